@@ -5,9 +5,9 @@ mod approve;
 mod audit;
 mod bootstrap;
 mod build;
-mod built;
 mod bundle;
 mod check;
+mod command_syntax;
 mod complete;
 mod connection;
 mod crd;
@@ -17,22 +17,22 @@ mod events;
 mod export;
 mod fact_source;
 mod get;
-mod habits;
 mod helmfile;
 mod history;
 mod incidents;
 mod install;
 mod kind;
-mod live;
+mod live_objects;
 mod logs;
 mod migrate;
+mod operator_wait;
 mod operators;
 mod output;
-mod patience;
 mod reconcile;
 #[cfg(test)]
 mod reference_page;
 mod release;
+mod render;
 mod resume;
 mod rollback;
 mod row;
@@ -179,7 +179,7 @@ const EXIT_CLUSTER_UNREACHABLE: u8 = 3;
 pub(crate) fn run() -> ExitCode {
     // Ends here if a shell asks what it may complete.
     clap_complete::CompleteEnv::with_factory(command).var(shell::VARIABLE).complete();
-    let line = habits::understood(std::env::args_os().collect());
+    let line = command_syntax::understood(std::env::args_os().collect());
     let read = command().try_get_matches_from(&line).and_then(|matches| run_named(&matches));
     let outcome = match read {
         Ok(outcome) => outcome,
@@ -262,7 +262,7 @@ fn is_of_reader(error: &anyhow::Error) -> bool {
 fn wrong_usage(error: &clap::Error, line: &[std::ffi::OsString]) -> ExitCode {
     let is_template = line.get(1).is_some_and(|command| command == "template");
     if error.use_stderr()
-        && let Some(text) = habits::answer(line)
+        && let Some(text) = command_syntax::answer(line)
     {
         #[expect(
             clippy::print_stderr,

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_ends_but_not_while_somebody_waits() {
+    fn the_time_ends_but_not_during_a_wait() {
         let stop = Stop::default();
         let limit = TimeLimit::start(Duration::from_millis(200), &stop);
         limit.pause(|| {

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::absent;
+use crate::omit_empty;
 
 /// Defines how to determine the health of the objects of one API version and kind.
 ///
@@ -20,17 +20,29 @@ pub struct CustomHealthCheck {
     pub api_version: String,
 
     /// The kind of the objects. Without it, all kinds of that group and version.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub kind: Option<String>,
 
     /// True when the object has reached its desired state.
     pub current: String,
 
     /// True while the object is still being reconciled.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub in_progress: Option<String>,
 
     /// True when the object has failed to reach its desired state.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub failed: Option<String>,
 }

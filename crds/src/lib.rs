@@ -10,9 +10,7 @@
 //! A value outside an enumeration does not parse; readers of whole lists should isolate such
 //! objects (`kube::core::DeserializeGuard`) instead of failing the list.
 
-mod absent;
 mod artifact;
-mod choice;
 mod condition;
 mod custom_resource;
 mod duration;
@@ -25,11 +23,13 @@ pub mod kustomize;
 pub mod lifecycle;
 pub mod notification;
 mod object;
+mod omit_empty;
 mod overlay;
 mod reference;
 pub mod release;
 mod schema;
 pub mod source;
+mod string_enum;
 pub mod windlass;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod definition;
 mod event;
 mod handler;
 
-use crate::choice::choice;
+use crate::string_enum::choice;
 
 pub use binding::{LifecycleBinding, LifecycleBindingSpec, LifecycleSubject, SubjectKind};
 pub use definition::{Lifecycle, LifecycleSpec, OnTimeout, RequiredLifecycle};

@@ -6,8 +6,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::absent;
-use crate::choice::choice;
+use crate::omit_empty;
+use crate::string_enum::choice;
 
 /// Names an object of a known kind in the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -28,7 +28,11 @@ impl From<&str> for LocalObjectReference {
 #[serde(rename_all = "camelCase")]
 pub struct SecretKeyReference {
     /// The key to read. Each user of the reference has its own default.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub key: Option<String>,
 
     /// The name of the Secret.
@@ -40,7 +44,11 @@ pub struct SecretKeyReference {
 #[serde(rename_all = "camelCase")]
 pub struct NamespacedObjectKindReference {
     /// The API group and version of the object.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub api_version: Option<String>,
 
     /// The kind of the object.
@@ -50,7 +58,11 @@ pub struct NamespacedObjectKindReference {
     pub name: String,
 
     /// The namespace of the object. Defaults to that of the object that holds the reference.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub namespace: Option<String>,
 }
 
@@ -62,12 +74,20 @@ pub struct DependencyReference {
     pub name: String,
 
     /// The namespace of the object. Defaults to that of the object that holds the reference.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub namespace: Option<String>,
 
     /// A CEL expression that says whether the dependency is ready, instead of the Ready condition.
     /// It sees this object as `self` and the dependency as `dep`, and must yield a boolean.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub ready_expr: Option<String>,
 }
 

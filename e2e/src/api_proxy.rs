@@ -1,14 +1,14 @@
 //! A proxy before the API server, through which a program under test sees faults that a cluster has.
 //!
 //! Here: starting it, its kubeconfig, switching faults, cutting at a write.
-//! Elsewhere: what a request is (`request`), what becomes of it (`exchange`), connections and TLS (`connection`).
+//! Elsewhere: what a request is (`request`), what becomes of it (`http_request`), connections and TLS (`connection`).
 //!
 //! Requests and answers pass through as they come, so watches stream. The proxy speaks HTTP/2 on both sides, has a
 //! certificate authority of its own, and shows the API server whatever its own kubeconfig says of TLS; bearer tokens
 //! are those of the program.
 
 mod connection;
-mod exchange;
+mod http_request;
 mod request;
 
 use std::net::SocketAddr;
@@ -24,8 +24,8 @@ use tokio::sync::oneshot;
 
 use crate::authority::Authority;
 use crate::control_plane::write_private;
-use crate::keeper::Keeper;
-use exchange::Gate;
+use crate::reaper::Reaper;
+use http_request::Gate;
 
 /// What the API server, or the way to it, does wrong until [`ApiProxy::heal`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl std::fmt::Display for Moment {
 /// A cut that has been ordered.
 #[derive(Debug)]
 pub struct Cut {
-    told: oneshot::Receiver<String>,
+    receiver: oneshot::Receiver<String>,
     /// What was told, while writes are still under way.
     request: Option<String>,
     gate: Arc<Gate>,
@@ -82,7 +82,7 @@ impl Cut {
     /// It may be given up and called again, until it has returned.
     pub async fn wait(&mut self) -> Option<String> {
         if self.request.is_none() {
-            self.request = Some((&mut self.told).await.ok()?);
+            self.request = Some((&mut self.receiver).await.ok()?);
         }
         self.gate.await_writes_under_way().await;
         self.request.take()
@@ -96,30 +96,30 @@ pub struct ApiProxy {
     /// The thread ends when this is dropped.
     _stop: oneshot::Sender<()>,
     /// Removes the folder with the kubeconfig.
-    _keeper: Keeper,
+    _reaper: Reaper,
 }
 
 impl ApiProxy {
     /// Starts a proxy before the API server of a kubeconfig.
     pub fn start(kubeconfig: &Path) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("windlass-api-proxy-").tempdir()?.keep();
-        let keeper = Keeper::start(Some(&folder))?;
+        let reaper = Reaper::start(Some(&folder))?;
         let authority = Authority::generate()?;
         let acceptor = connection::acceptor(&authority)?;
         let gate = Arc::new(Gate::default());
         let (stop, stopped) = oneshot::channel();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let served = gate.clone();
         let upstream = kubeconfig.to_owned();
         std::thread::Builder::new().name("api-proxy".into()).spawn(move || {
-            let outcome = run(served, &upstream, acceptor, stopped, &tell);
-            // Nobody listens any more once the address was told; then it has ended as wished.
-            tell.send(outcome.map(|()| None)).ok();
+            let outcome = run(served, &upstream, acceptor, stopped, &sender);
+            // The receiver is gone once the address was sent; then the server has ended as intended.
+            sender.send(outcome.map(|()| None)).ok();
         })?;
-        let address = told.recv()??.context("the proxy ended before it began")?;
+        let address = receiver.recv()??.context("the proxy ended before it began")?;
         let own = folder.join("kubeconfig");
         write_private(&own, &redirected(kubeconfig, address, &authority)?)?;
-        Ok(Self { gate, kubeconfig: own, _stop: stop, _keeper: keeper })
+        Ok(Self { gate, kubeconfig: own, _stop: stop, _reaper: reaper })
     }
 
     /// The kubeconfig that leads through the proxy, with the users of the one it was started with.
@@ -166,7 +166,7 @@ impl ApiProxy {
     /// Orders that the connection is lost at the `number`-th write from now on, counted from 1. From then on nobody
     /// answers, until [`ApiProxy::heal`]. Writes are counted anew.
     pub fn cut_at(&self, number: usize, moment: Moment) -> Cut {
-        Cut { told: self.gate.cut_at(number, moment), request: None, gate: self.gate.clone() }
+        Cut { receiver: self.gate.cut_at(number, moment), request: None, gate: self.gate.clone() }
     }
 
     /// The writes since the start or the last [`ApiProxy::cut_at`], as `METHOD path`, in order of arrival. Dry-runs,

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::authority::Authority;
-use crate::keeper::Keeper;
 use crate::random::Random;
+use crate::reaper::Reaper;
 use testbed::binaries::Binaries;
 
 pub use kubeconfig::client;
@@ -40,7 +40,7 @@ pub struct ControlPlane {
     state: State,
     server: String,
     authority: Authority,
-    keeper: Option<Keeper>,
+    reaper: Option<Reaper>,
     children: Vec<(&'static str, Child)>,
 }
 
@@ -82,14 +82,14 @@ impl ControlPlane {
         let start = Instant::now();
         let mut done =
             |what: &str| report(&format!("{what} ({:.1} s)", start.elapsed().as_secs_f64()));
-        let keeper = Keeper::start(Some(state.folder()))?;
+        let reaper = Reaper::start(Some(state.folder()))?;
         let ports: [u16; 4] = free_ports()?;
         let [api, ..] = ports;
         let server = format!("https://127.0.0.1:{api}");
         let authority = Authority::generate()?;
         state.write_credentials(&authority, &server)?;
         let mut plane =
-            Self { state, server, authority, keeper: Some(keeper), children: Vec::new() };
+            Self { state, server, authority, reaper: Some(reaper), children: Vec::new() };
         let mut programs = programs::all(&plane.state, binaries, ports)?;
         let (storage, controllers) = programs.split_at_mut(2);
 
@@ -154,19 +154,19 @@ impl ControlPlane {
     /// Lets the control plane outlive this process; [`State::stop`] ends it.
     pub fn detach(mut self) -> Result<State> {
         let mut processes = Vec::new();
-        if let Some(keeper) = self.keeper.take() {
-            processes.push(("keeper", keeper.id()));
+        if let Some(reaper) = self.reaper.take() {
+            processes.push(("keeper", reaper.id()));
             processes.extend(self.children.iter().map(|(name, child)| (*name, child.id())));
             self.state.write_processes(&self.server, &processes)?;
-            keeper.detach()?;
+            reaper.detach()?;
         }
         Ok(self.state.clone())
     }
 
     fn spawn(&mut self, programs: &mut [programs::Program]) -> Result<()> {
-        let keeper = self.keeper.as_ref().context("the control plane is detached")?;
+        let reaper = self.reaper.as_ref().context("the control plane is detached")?;
         for program in programs {
-            let child = keeper.spawn(&mut program.command, &self.state.log(program.name))?;
+            let child = reaper.spawn(&mut program.command, &self.state.log(program.name))?;
             self.children.push((program.name, child));
         }
         Ok(())
@@ -201,8 +201,8 @@ impl ControlPlane {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        if let Some(keeper) = self.keeper.take() {
-            drop(keeper);
+        if let Some(reaper) = self.reaper.take() {
+            drop(reaper);
             for (_, child) in &mut self.children {
                 child.wait().ok();
             }
@@ -216,17 +216,17 @@ const PORT_SEARCH_RANGE: std::ops::Range<u16> = 15_000..32_000;
 
 /// Ports that nobody listens on. They are all held before any is let go, so they differ; until a
 /// program binds its own, another may take it, which the start notices and repeats.
-pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
+pub(crate) fn free_ports<const PORT_COUNT: usize>() -> Result<[u16; PORT_COUNT]> {
     let mut random = Random::new(Random::seed() ^ (u64::from(std::process::id()) << 32));
-    let mut held = Vec::with_capacity(N);
+    let mut held = Vec::with_capacity(PORT_COUNT);
     for _ in 0..PORT_SEARCH_RANGE.len() {
-        if held.len() == N {
+        if held.len() == PORT_COUNT {
             break;
         }
         let port = PORT_SEARCH_RANGE.start + u16::try_from(random.below(PORT_SEARCH_RANGE.len()))?;
         held.extend(TcpListener::bind(("127.0.0.1", port)));
     }
-    let mut ports = [0; N];
+    let mut ports = [0; PORT_COUNT];
     for (at, port) in ports.iter_mut().enumerate() {
         *port = held.get(at).context("no free port on loopback")?.local_addr()?.port();
     }

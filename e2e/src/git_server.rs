@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
 use crate::authority::Authority;
-use crate::keeper::Keeper;
+use crate::reaper::Reaper;
 
 pub use repository::StoryRepository;
 pub use ssh::SshServer;
@@ -71,7 +71,7 @@ pub struct GitServer {
     waiting: Arc<Mutex<Vec<Weak<()>>>>,
     /// The thread ends when this is dropped.
     _stop: oneshot::Sender<()>,
-    keeper: Keeper,
+    reaper: Reaper,
 }
 
 impl GitServer {
@@ -93,7 +93,7 @@ impl GitServer {
 
     fn start_with(access: Access, authority: Option<Authority>, is_mutual: bool) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("windlass-git-").tempdir()?.keep();
-        let keeper = Keeper::start(Some(&folder))?;
+        let reaper = Reaper::start(Some(&folder))?;
         std::fs::create_dir(folder.join("served")).context("cannot create the served folder")?;
         let requests = Arc::new(Mutex::new(Vec::new()));
         let waiting = Arc::default();
@@ -108,14 +108,14 @@ impl GitServer {
         let acceptor =
             authority.as_ref().map(|it| acceptor(it, &LOOPBACK, is_mutual)).transpose()?;
         let (stop, stopped) = oneshot::channel();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, receiver) = std::sync::mpsc::channel();
         std::thread::Builder::new().name("git-server".into()).spawn(move || {
             let outcome = run(backend, acceptor, stopped, &tell);
-            // Nobody listens any more once the address was told; then it has ended as wished.
+            // The receiver is gone once the address was sent; then the server has ended as intended.
             tell.send(outcome.map(|()| None)).ok();
         })?;
-        let address = told.recv()??.context("the Git server ended before it began")?;
-        Ok(Self { address, folder, authority, requests, is_stalling, waiting, _stop: stop, keeper })
+        let address = receiver.recv()??.context("the Git server ended before it began")?;
+        Ok(Self { address, folder, authority, requests, is_stalling, waiting, _stop: stop, reaper })
     }
 
     /// Creates the empty repository `name`, which may contain `/`, with the branch `main`.
@@ -168,7 +168,7 @@ impl GitServer {
 
     /// Starts an SSH server over the same repositories; it ends with this one.
     pub fn ssh(&self) -> Result<SshServer> {
-        SshServer::start(&self.folder.join("ssh"), &self.root(), &self.keeper)
+        SshServer::start(&self.folder.join("ssh"), &self.root(), &self.reaper)
     }
 
     /// `http://127.0.0.1:PORT`, or with `https`.

@@ -1,12 +1,12 @@
 //! What stories are written with.
 //!
 //! Here: waiting for the world, and the re-exports stories use.
-//! Elsewhere: the control plane of a test run (`bed`), one story's namespace (`story`), what a
+//! Elsewhere: the control plane of a test run (`test_bed`), one story's namespace (`story`), what a
 //! failure shows (`diagnosis`), windlass at work (`windlass`), Flux's objects and what becomes of
-//! them (`flux`), a test in a process of its own (`again`), who wrote what (`audit`), manifests for
-//! repositories (`manifests`), windlass as it was installed (`installed`), the commands of a page (`tutorial`), charts and their releases (`release`), what holds them (`lifecycles`), how objects are stored
-//! under a CRD (`definitions`), the servers around it
-//! (`crate::git_server`, `crate::operator`).
+//! them (`flux`), a test in a process of its own (`subprocess`), who wrote what (`audit`), manifests for
+//! repositories (`manifests`), windlass as it was installed (`installed_windlass`), the commands of a page
+//! (`tutorial`), charts and their releases (`release`), what holds them (`lifecycles`), how objects are stored under a
+//! CRD (`definitions`), the servers around it (`crate::git_server`, `crate::operator`).
 //!
 //! ```no_run
 //! # use e2e::harness::{Story, StoryTarget};
@@ -20,19 +20,19 @@
 //! # }
 //! ```
 
-mod again;
 pub mod audit;
-mod bed;
 pub mod definitions;
 mod diagnosis;
 pub mod flux;
-pub mod installed;
+pub mod installed_windlass;
 pub mod lifecycles;
 pub mod manifests;
 pub mod release;
 pub mod release_audits;
 pub mod requests;
 mod story;
+mod subprocess;
+mod test_bed;
 pub mod tutorial;
 pub mod widgets;
 mod windlass;
@@ -41,9 +41,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-pub use again::again;
-pub use bed::Testbed;
 pub use story::{Story, StoryTarget};
+pub use subprocess::run_in_subprocess;
+pub use test_bed::Testbed;
 pub use windlass::{Windlass, create_crds};
 
 /// How much longer than a story says it waits, since others run beside it on a machine that may be slow: what comes at all

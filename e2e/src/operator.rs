@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use testbed::ENVIRONMENT;
 
 use crate::control_plane::tail;
-use crate::keeper::Keeper;
+use crate::reaper::Reaper;
 
 /// The logs of all programs that run now, for failure reports.
 static LOGS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -26,7 +26,7 @@ pub struct Operator {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     folder: PathBuf,
-    keeper: Keeper,
+    reaper: Reaper,
     child: Option<Child>,
 }
 
@@ -44,12 +44,12 @@ impl Operator {
         environment: &[(&str, &str)],
     ) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("windlass-operator-").tempdir()?.keep();
-        let keeper = Keeper::start(Some(&folder))?;
+        let reaper = Reaper::start(Some(&folder))?;
         let own = folder.display().to_string();
         let arguments = arguments.into_iter().map(|it| it.replace("{folder}", &own)).collect();
         let environment =
             environment.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let mut operator = Self { binary, arguments, environment, folder, keeper, child: None };
+        let mut operator = Self { binary, arguments, environment, folder, reaper, child: None };
         LOGS.lock().push(operator.log_file());
         operator.resume()?;
         Ok(operator)
@@ -65,7 +65,7 @@ impl Operator {
         command.env_remove("KUBECONFIG").env("HOME", &self.folder).env("TMPDIR", temporary);
         command.envs(ENVIRONMENT);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        self.child = Some(self.keeper.spawn(&mut command, &self.log_file())?);
+        self.child = Some(self.reaper.spawn(&mut command, &self.log_file())?);
         Ok(())
     }
 

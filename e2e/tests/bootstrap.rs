@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::git_server::{Access, GitServer, StoryRepository};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
-use e2e::harness::installed::deployment;
+use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget, Windlass};
 use e2e::operator;
@@ -63,9 +63,9 @@ async fn on_a_bare_cluster(story: &Story, server: &GitServer) -> Result<Windlass
     command.arg(format!("--kubeconfig={}", story.kubeconfig().display()));
     let ended = async {
         let output = command.output().await.context("windlass cannot be started")?;
-        let told = [output.stdout, output.stderr].concat();
-        let told = String::from_utf8_lossy(&told).into_owned();
-        ensure!(output.status.success() && told.contains("windlass follows"), "{told}");
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        ensure!(output.status.success() && text.contains("windlass follows"), "{text}");
         Ok(())
     };
     // Pods have no processes here: one with the token of the installation stands in for them.
@@ -180,21 +180,21 @@ async fn refused(story: &Story, server: &GitServer) -> Result<()> {
     std::fs::write(&ca, server.authority().context("no authority")?.certificate())?;
     let ca = format!("--ca-file={}", ca.display());
     let access = [&*ca, "--username=me", "--password=hunter2"];
-    let told = async |url: &str, more: &[&str], part: &str| {
+    let ensure_refused = async |url: &str, more: &[&str], part: &str| {
         let text = bootstrap(story, url, &[&access, more].concat(), false).await?;
         ensure!(text.contains(part), "{part}: {text}");
         anyhow::Ok(())
     };
-    told("http://127.0.0.1:1/a.git", &[], "not encrypted").await?;
-    told("git@github.com:a/b.git", &[], "--url").await?;
-    told("https://me:hunter3@127.0.0.1:1/a.git", &[], "pass --password").await?;
-    told(&url, &["--path=../up"], "not a folder of the repository").await?;
-    told(&url, &["--profile=lockdown"], "windlass install --profile lockdown").await?;
+    ensure_refused("http://127.0.0.1:1/a.git", &[], "not encrypted").await?;
+    ensure_refused("git@github.com:a/b.git", &[], "--url").await?;
+    ensure_refused("https://me:hunter3@127.0.0.1:1/a.git", &[], "pass --password").await?;
+    ensure_refused(&url, &["--path=../up"], "not a folder of the repository").await?;
+    ensure_refused(&url, &["--profile=lockdown"], "windlass install --profile lockdown").await?;
     repository.commit(&[("README.md", "of somebody")], "first")?;
-    told(&url, &["--branch=prod"], "has no branch `prod`, but has main").await?;
+    ensure_refused(&url, &["--branch=prod"], "has no branch `prod`, but has main").await?;
     ensure!(story.read(&deployment(&story.namespace)).await?.is_none(), "something was written");
-    let nobody = ["--branch=main", "--timeout=1s"];
-    let key = bootstrap(story, "ssh://git@127.0.0.1:1/a.git", &nobody, false).await?;
+    let options = ["--branch=main", "--timeout=1s"];
+    let key = bootstrap(story, "ssh://git@127.0.0.1:1/a.git", &options, false).await?;
     ensure!(key.contains("ssh-keyscan") || key.contains("no host key"), "{key}");
 
     let controller = StoryTarget::new("apps/v1", "Deployment", "kustomize-controller");
@@ -208,7 +208,7 @@ async fn refused(story: &Story, server: &GitServer) -> Result<()> {
             "spec": {"selector": {"matchLabels": {"app": "kc"}}, "template": template},
         }))
         .await?;
-    told(&url, &[], "windlass migrate from-flux").await?;
+    ensure_refused(&url, &[], "windlass migrate from-flux").await?;
     story.delete(&controller).await
 }
 

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use e2e::authority::Authority;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
-use e2e::harness::installed::deployment;
+use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
 use e2e::servers::gitea::{Gitea, USER};

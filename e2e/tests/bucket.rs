@@ -165,7 +165,7 @@ async fn failure(remote: &Remote) -> Result<Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_and_what_is_not_there_is_told() -> Result<()> {
+async fn forbidden_and_missing_objects_are_reported() -> Result<()> {
     let (server, remote) = server().await?;
     let endpoint = server.endpoint();
     let as_user = |identity| -> Result<Remote> { self::remote(&endpoint, identity) };

@@ -201,8 +201,8 @@ async fn a_dependency_in_git_is_a_folder_at_a_tag() -> Result<()> {
         ("charts", "v9", "2.x", "v9"),
     ] {
         let error = fetched(app(path, reference, version)).await.err().context("it is found")?;
-        let told = format!("{error:#}");
-        ensure!(told.contains(expected), "{told}");
+        let text = format!("{error:#}");
+        ensure!(text.contains(expected), "{text}");
     }
     Ok(())
 }

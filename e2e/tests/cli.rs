@@ -3,8 +3,8 @@
 //! All stories share one control plane and one windlass. Elsewhere: which cause is found in which state (tests of the
 //! engine `cause`), the words of each command (its own tests), commands that install (`tests/installation.rs`).
 
-mod acting;
-mod built;
+pub(crate) mod all_commands;
+mod build_and_diff;
 mod diff;
 mod failures;
 pub(crate) mod fixes;
@@ -12,9 +12,9 @@ mod grammar;
 pub(crate) mod incidents;
 mod logs;
 mod predictions;
-mod reading;
+mod read_commands;
 mod rollbacks;
-pub(crate) mod sweep;
+mod write_commands;
 
 use std::process::Command;
 

@@ -4,7 +4,7 @@
 //! Elsewhere: sources without a cluster, by every way of the environment (`bucket`, `oci.rs`).
 
 mod decryption;
-mod sealed;
+mod encrypted_secrets;
 mod tenants;
 
 use anyhow::{Result, ensure};

@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use e2e::git_server::{Access, GitServer};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::installed::deployment;
+use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{Charts, newest};
 use e2e::harness::{Story, StoryTarget, Windlass, tutorial};
@@ -40,11 +40,11 @@ async fn volumes(story: &Story, names: [&str; 2]) -> Result<()> {
 }
 
 /// Every line about an object ends like this.
-fn ensure_each(told: &str, ending: &str) -> Result<()> {
+fn ensure_each(text: &str, ending: &str) -> Result<()> {
     let is_of_object = |line: &&str| {
         line.starts_with('✔') && line.contains('/') && !line.contains("windlass acts: ")
     };
-    let lines = told.lines().filter(is_of_object);
+    let lines = text.lines().filter(is_of_object);
     let others: Vec<&str> = lines.filter(|line| !line.ends_with(ending)).collect();
     ensure!(others.is_empty(), "not {ending}: {others:?}");
     Ok(())
@@ -223,7 +223,7 @@ async fn getting_started(story: &Story) -> Result<()> {
     let commands = tutorial::commands(&page);
     ensure!(commands.len() <= 10, "{} commands", commands.len());
     let mut windlass = None;
-    let mut told = String::new();
+    let mut output = String::new();
     for command in &commands {
         if command == "windlass install" {
             let target = deployment("flux-system");
@@ -231,17 +231,17 @@ async fn getting_started(story: &Story) -> Result<()> {
             windlass = Some(started);
             continue;
         }
-        told = story.typed(command, folder.path())?;
+        output = story.typed(command, folder.path())?;
         match command.as_str() {
             "windlass get all -n hello" => {
-                ensure!(told.contains("stored artifact for revision 'master@sha1:"), "{told}");
-                ensure!(told.contains("Applied revision: master@sha1:"), "{told}");
-                ensure!(told.contains("Helm install succeeded"), "{told}");
+                ensure!(output.contains("stored artifact for revision 'master@sha1:"), "{output}");
+                ensure!(output.contains("Applied revision: master@sha1:"), "{output}");
+                ensure!(output.contains("Helm install succeeded"), "{output}");
             }
             "windlass why kustomization/app -n hello" => {
                 ensure!(
-                    told.contains("`missing` does not exist in the artifact; correct spec.path"),
-                    "{told}"
+                    output.contains("`missing` does not exist in the artifact; correct spec.path"),
+                    "{output}"
                 );
                 let of = StoryTarget::helm_release("web").in_namespace("hello");
                 let hold = story.expect(&of).await?;
@@ -252,7 +252,7 @@ async fn getting_started(story: &Story) -> Result<()> {
             _ => {}
         }
     }
-    ensure!(told.contains("HelmRelease/hello/web is resumed"), "{told}");
+    ensure!(output.contains("HelmRelease/hello/web is resumed"), "{output}");
     for (target, value) in [("applied", "1"), ("released", "2")] {
         let map = story.expect(&StoryTarget::config_map(target).in_namespace("hello")).await?;
         ensure!(map.data["data"]["value"] == value, "{:?}", map.data);

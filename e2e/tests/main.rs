@@ -3,7 +3,6 @@
 //! Each module is run in a process of its own, with a control plane of its own, by `cargo xtask test`; by hand, one module
 //! at a time: `cargo test -p e2e --features stories releases::`. One binary, since each of them links everything.
 
-mod bed;
 mod bootstrap;
 mod bootstrap_at_gitea;
 mod bucket;
@@ -29,3 +28,4 @@ mod shards;
 mod sources;
 mod stories;
 mod tenancy;
+mod test_bed;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::installed::deployment;
+use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, Charts, newest};
 use e2e::harness::{Story, StoryTarget, Windlass, create_crds};
@@ -118,10 +118,10 @@ impl<'s> NodeSimulator<'s> {
                 () = tokio::time::sleep(POLL) => self.sync().await?,
             }
         };
-        let told = [output.stdout, output.stderr].concat();
-        let told = String::from_utf8_lossy(&told).into_owned();
-        ensure!(output.status.success(), "windlass migrate {arguments:?}: {told}");
-        Ok(told)
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        ensure!(output.status.success(), "windlass migrate {arguments:?}: {text}");
+        Ok(text)
     }
 
     /// Waits for a state, while the node goes on.
@@ -275,10 +275,10 @@ async fn the_real_flux_hands_over_and_takes_back_without_a_write() -> Result<()>
     node.until("Flux applying all", async || have(&story, "1", "1.0.0").await).await?;
 
     let before = stand(&story).await?;
-    let told = node.migrate(&["from-flux", "--observe=20s"]).await?;
-    ensure!(told.contains("nothing was written to what is managed"), "{told}");
-    ensure!(told.contains("gotk-components.yaml"), "{told}");
-    ensure!(node.flux.is_empty() && node.windlass.is_some(), "Flux runs still: {told}");
+    let output = node.migrate(&["from-flux", "--observe=20s"]).await?;
+    ensure!(output.contains("nothing was written to what is managed"), "{output}");
+    ensure!(output.contains("gotk-components.yaml"), "{output}");
+    ensure!(node.flux.is_empty() && node.windlass.is_some(), "Flux runs still: {output}");
     node.until("windlass reconciling all", async || have(&story, "1", "1.0.0").await).await?;
     ensure!(stand(&story).await? == before, "windlass wrote to what Flux managed");
     upstream.push(&second).await?;
@@ -286,10 +286,10 @@ async fn the_real_flux_hands_over_and_takes_back_without_a_write() -> Result<()>
     node.until("windlass applying a commit", async || have(&story, "2", "1.1.0").await).await?;
 
     let before = stand(&story).await?;
-    let told = node.migrate(&["to-flux"]).await?;
-    ensure!(told.contains("Flux has taken over"), "{told}");
+    let output = node.migrate(&["to-flux"]).await?;
+    ensure!(output.contains("Flux has taken over"), "{output}");
     node.until("Flux running", async || Ok(true)).await?;
-    ensure!(node.flux.len() == 3 && node.windlass.is_none(), "windlass runs still: {told}");
+    ensure!(node.flux.len() == 3 && node.windlass.is_none(), "windlass runs still: {output}");
     // Flux reconciles everything once, when it starts.
     tokio::time::sleep(Duration::from_secs(30)).await;
     node.until("Flux reconciling all", async || have(&story, "2", "1.1.0").await).await?;

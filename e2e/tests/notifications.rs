@@ -48,7 +48,7 @@ fn waiting(windlass: &Windlass) -> Result<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_is_told_of_a_failure_and_of_its_end() -> Result<()> {
+async fn a_service_is_notified_of_a_failure_and_of_its_end() -> Result<()> {
     let story = Story::begin("alert").await?;
     let service = Service::start().await?;
     let _windlass = Windlass::start_for(&story, &[]).await?;
@@ -72,11 +72,11 @@ async fn a_service_is_told_of_a_failure_and_of_its_end() -> Result<()> {
 
     let healed = upstream.push(&[("map.yaml", config_map("map", "2"))]).await?;
     story.await_applied("app", &healed).await?;
-    let is_told = async || {
+    let is_sent = async || {
         let all = service.sent("Kustomization", "ReconciliationSucceeded");
         Ok(all.into_iter().find(|it| it["metadata"]["revision"] == healed))
     };
-    story.await_until("the end of the failure to be told", DEFAULT_WAIT_TIMEOUT, is_told).await?;
+    story.await_until("the end of the failure to be told", DEFAULT_WAIT_TIMEOUT, is_sent).await?;
     ensure!(service.sent("GitRepository", "NewArtifact").is_empty(), "no Alert selects these");
     story.end().await
 }
@@ -97,8 +97,8 @@ async fn what_waits_for_a_service_that_is_down_is_sent_once_after_a_kill() -> Re
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.await_ready(&StoryTarget::git_repository("app")).await?;
     story.await_event("Provider", "service", "DeliveryFailed").await?;
-    let told = story.events("Provider", "service").await?.join("\n");
-    ensure!(told.contains("retrying in") && !told.contains(token), "{told}");
+    let text = story.events("Provider", "service").await?.join("\n");
+    ensure!(text.contains("retrying in") && !text.contains(token), "{text}");
     windlass.operator.kill()?;
     ensure!(waiting(&windlass)? == 1, "nothing is kept");
 

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::again;
+use e2e::harness::run_in_subprocess;
 use e2e::proxy::Proxy;
 use e2e::servers::aws_identity::{AwsIdentity, POD_TOKEN};
 use e2e::servers::registry::{FLUX_LAYER, Layer, PASSWORD, Registry};
@@ -105,7 +105,7 @@ async fn the_password_of_a_docker_config_is_sent_over_tls_of_ones_own_authority(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_highest_version_is_found_among_tags_and_charts_are_told_by_their_layer() -> Result<()>
+async fn the_highest_version_is_found_among_tags_and_charts_are_known_by_their_layer() -> Result<()>
 {
     let registry = Registry::start_with_password().await?;
     for tag in ["1.0.0", "1.2.0", "latest", "2.0.0-rc.1"] {
@@ -174,7 +174,7 @@ async fn the_machine_logs_in_to_a_registry_of_aws_once_for_all() -> Result<()> {
     let run = |variables: &[(&str, &str)]| {
         let always =
             [("TEST_PROXY", &*through), ("TEST_USER", "me"), ("AWS_ENDPOINT_URL_ECR", &*service)];
-        again("oci::as_the_environment_says", always.iter().chain(variables).copied())
+        run_in_subprocess("oci::as_the_environment_says", always.iter().chain(variables).copied())
     };
     let keys = |secret| [("AWS_ACCESS_KEY_ID", ACCESS), ("AWS_SECRET_ACCESS_KEY", secret)];
     let (is_fine, said) = run(&keys(SECRET))?;

@@ -241,13 +241,13 @@ fn sample(kind: &str) -> Result<Value> {
 fn poisoned(base: &Value, schema: &Value, chance: &mut Chance) -> Result<(Value, String)> {
     let fields = schema["properties"].as_object().context("no fields")?;
     let mut spec = base.clone();
-    let mut told = Vec::new();
+    let mut changed_fields = Vec::new();
     for _ in 0..=chance.below(3) {
         let (key, field) = fields.iter().nth(chance.below(fields.len())).context("no field")?;
         spec[key] = nonsense(field, chance, 0);
-        told.push(key.clone());
+        changed_fields.push(key.clone());
     }
-    Ok((spec, told.join(", ")))
+    Ok((spec, changed_fields.join(", ")))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -322,7 +322,7 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn remotes_that_never_answer_hold_up_nobody() -> Result<()> {
+async fn remotes_that_never_answer_delay_no_other_object() -> Result<()> {
     let story = Story::begin("silence").await?;
     let _windlass = Windlass::start_for(&story, &["--concurrent-source=1"]).await?;
     let silence = tokio::net::TcpListener::bind("127.0.0.1:0").await?;

@@ -515,7 +515,7 @@ impl Case {
     }
 
     /// What the object says, once it says something.
-    async fn told(
+    async fn await_status(
         &self,
         story: &Story,
         what: &str,
@@ -607,14 +607,14 @@ async fn come_and_go(story: &Story, other: &Story) -> Result<()> {
             let field =
                 format!("spec.{}", case.path.split(['.', '[', '{']).next().unwrap_or_default());
             let holds = |text: &str| text.contains("not supported") && text.contains(&field);
-            case.told(story, "reported as unsupported", holds).await.map(drop)
+            case.await_status(story, "reported as unsupported", holds).await.map(drop)
         }
         Account => {
             let user = format!("system:serviceaccount:{}:{}", story.namespace, case.name);
             let holds = |text: &str| text.contains(&user);
-            case.told(story, "refused as that account", holds).await.map(drop)
+            case.await_status(story, "refused as that account", holds).await.map(drop)
         }
-        _ => case.told(story, "missing", |text| case.is_missing(text)).await.map(drop),
+        _ => case.await_status(story, "missing", |text| case.is_missing(text)).await.map(drop),
     };
     all(&cases, first).await?;
     let named: Vec<&Case> = cases.iter().filter(|case| case.referent().is_some()).collect();
@@ -623,14 +623,14 @@ async fn come_and_go(story: &Story, other: &Story) -> Result<()> {
     }
     let found = async |case: &Case| {
         let holds = |text: &str| !text.is_empty() && !case.is_missing(text);
-        case.told(story, "found", holds).await.map(drop)
+        case.await_status(story, "found", holds).await.map(drop)
     };
     all(named.iter().copied(), found).await?;
     for case in &named {
         delete(story, &case.referent().context("nothing to name")?).await?;
     }
     let gone = async |case: &Case| {
-        case.told(story, "missing again", |text| case.is_missing(text)).await.map(drop)
+        case.await_status(story, "missing again", |text| case.is_missing(text)).await.map(drop)
     };
     all(named.iter().copied(), gone).await
 }
@@ -654,7 +654,7 @@ async fn elsewhere(story: &Story, other: &Story, is_refused: bool) -> Result<()>
                     == ["AccessDenied", "cross-namespace-refs"].iter().any(|it| text.contains(it))
         };
         let what = if is_refused { "refused" } else { "allowed" };
-        case.told(story, what, holds).await.map(drop)
+        case.await_status(story, what, holds).await.map(drop)
     };
     all(cases.iter().filter(|case| case.has_namespace), end).await
 }

@@ -4,11 +4,11 @@
 //! (`tests/stories`), the words they are told in (`e2e::harness`).
 
 mod adoption;
-mod appliers;
 mod approvals;
 mod audits;
 mod bad_input;
 mod bundle;
+mod chart_sources;
 mod crd_disasters;
 mod crd_guard;
 mod crds;
@@ -29,10 +29,10 @@ mod lifecycle_checks;
 mod lifecycle_handlers;
 mod lifecycles;
 mod merges;
-mod places;
 mod post_renderers;
 mod readiness;
 mod records;
+mod release_moves;
 mod remediation;
 mod remedies;
 mod requests;

@@ -4,7 +4,7 @@
 //! Elsewhere: what HelmReleases do for their users (`tests/releases`).
 
 mod audits;
-mod deep;
+mod deep_values;
 mod faults;
 mod flux;
 mod gates;

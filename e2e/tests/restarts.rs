@@ -131,9 +131,9 @@ async fn a_rollback_that_was_requested_while_it_was_away_is_done_when_it_is_back
     let run = |arguments: &[&str]| crate::cli::windlass(&story, arguments);
     let said = run(&["rollback", "hr/app", "--owner", "alice", "--timeout", "3s"])?;
     ensure!(said.code == Some(2) && said.err.contains("requested and not yet done"), "{said:?}");
-    let told = run(&["why", "hr/app"])?.ended(1)?;
+    let text = run(&["why", "hr/app"])?.ended(1)?;
     let what = "the rollback from revision 2 to 1 is requested and not yet done";
-    ensure!(told.contains(what) && !told.contains("it was rolled back"), "{told}");
+    ensure!(text.contains(what) && !text.contains("it was rolled back"), "{text}");
 
     windlass.resume().await?;
     let is_done = |object: &DynamicObject| {
@@ -142,8 +142,8 @@ async fn a_rollback_that_was_requested_while_it_was_away_is_done_when_it_is_back
     };
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_done).await?;
     story.await_value("app-config", "1").await?;
-    let told = run(&["why", "hr/app"])?.ended(1)?;
-    ensure!(told.contains("it was rolled back") && !told.contains("not yet done"), "{told}");
+    let text = run(&["why", "hr/app"])?.ended(1)?;
+    ensure!(text.contains("it was rolled back") && !text.contains("not yet done"), "{text}");
     story.end().await
 }
 
@@ -286,7 +286,7 @@ async fn artifacts_that_were_lost_while_it_was_down_are_fetched_again() -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_storage_that_is_reached_by_another_address_is_told_so() -> Result<()> {
+async fn a_storage_that_is_reached_by_another_address_is_reported() -> Result<()> {
     let story = Story::begin("moved").await?;
     let folder = tempfile::tempdir()?;
     let storage = format!("--storage-path={}", folder.path().display());

@@ -1,5 +1,5 @@
 //! Services that Providers name, as they are: NATS, Alertmanager, and doubles of Event Hubs and Pub/Sub that check what
-//! their documents demand. In the folder: doubles of chats and Git services (`doubles`), a real Gitea (`gitea`).
+//! their documents demand. In the folder: doubles of chats and Git services (`fake_services`), a real Gitea (`gitea`).
 //!
 //! Elsewhere: deliveries whatever the service (`notifications.rs`), what each type is sent (`cargo xtask conformance`).
 
@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-mod doubles;
+mod fake_services;
 mod gitea;
 
 const BETA: &str = "notification.toolkit.fluxcd.io/v1beta3";

@@ -4,8 +4,8 @@
 //! (`stories`, `bucket`, `charts.rs`, `oci.rs`), the run that all sources share (`operator/source/src/source.rs`).
 
 mod access;
-mod busy;
-mod hostile;
-mod killed;
-mod lost;
+mod crash_during_fetch;
+mod hostile_servers;
+mod lost_artifacts;
+mod rate_limits;
 mod upstream;

@@ -2,26 +2,27 @@
 //!
 //! All stories share one control plane and one windlass, each has a namespace of its own.
 //! Elsewhere: stories that end and restart windlass (`tests/restarts.rs`), stories about the bed
-//! itself (`tests/bed.rs`), the words they are told in (`e2e::harness`).
+//! itself (`tests/test_bed.rs`), the words they are told in (`e2e::harness`).
 
 mod apply_and_prune;
 mod bad_input;
 mod bucket;
 mod change_windows;
-mod chart_places;
+mod chart_repositories;
 mod crd_cr_namespace;
 mod crd_guard;
 mod crd_schemas;
 pub(crate) mod decryption;
+mod deleted_objects;
 mod deletion_policies;
 mod dependency_cycle;
 mod drift;
 mod expressions;
+mod field_conflicts;
 mod force_immutable;
 mod git_connections;
 mod git_contents;
 mod git_references;
-mod gone;
 mod health;
 mod helm_chart;
 mod helmfile_diff;
@@ -34,17 +35,16 @@ mod lifecycles;
 mod oci_repository;
 mod overlay;
 mod ownership;
+mod reconcile_triggers;
 mod remote_bases;
 mod requested_at;
-mod rivals;
 mod signer;
 mod sources;
 mod substitution;
-mod superseded;
+mod superseded_rollout;
 mod suspend_resume;
 mod trust;
 mod unsupported_field;
 mod verification;
 mod verified_charts;
 mod verified_only;
-mod wake_ups;

@@ -193,8 +193,8 @@ async fn a_tenant_cannot_write_into_the_namespace_of_another() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn under_lockdown_nobody_acts_as_windlass_and_no_reference_leaves_the_namespace() -> Result<()>
-{
+async fn under_lockdown_no_object_acts_as_windlass_and_no_reference_leaves_the_namespace()
+-> Result<()> {
     let story = Story::begin("lockdown").await?;
     let flags = ["--default-service-account=default", "--no-cross-namespace-refs=true"];
     let _windlass = Windlass::start_for(&story, &flags).await?;
@@ -317,7 +317,7 @@ fn text_of(plane: &ControlPlane) -> Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kubeconfig_runs_no_program_and_a_dead_cluster_holds_up_nobody() -> Result<()> {
+async fn a_kubeconfig_runs_no_program_and_a_dead_cluster_delays_no_other_object() -> Result<()> {
     let story = Story::begin("kubeconfigs").await?;
     let windlass = Windlass::start_for(&story, &["--concurrent-kustomize=1"]).await?;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;

@@ -2,25 +2,25 @@
 //!
 //! Here: what is asked and fetched ([`Remote`]), which objects there are and what they are called in an artifact
 //! ([`BucketListing`]), downloading those that changed ([`fetch`]), one archive for everything ([`bundle`]).
-//! In the folder: the protocols (`s3`, [`google`], [`azure`]; `exchange` and `login` for both of the latter), who is waited for
-//! with credentials (`waiting`), what went wrong ([`Error`]).
+//! In the folder: the protocols (`s3`, [`google`], [`azure`]; `http_request` and `login` for both of the latter), who
+//! is waited for with credentials (`credential_requests`), what went wrong ([`Error`]).
 //! Elsewhere: keeping the artifact and what it was made of ([`crate::store`]).
 
-pub(crate) mod asked;
+mod artifact_note;
 pub mod azure;
 pub mod bundle;
+mod client_cache;
+pub(crate) mod credential_requests;
 mod endpoint;
 mod error;
-pub(crate) mod exchange;
 mod fetch;
 pub mod google;
+pub(crate) mod http_request;
 mod index;
-mod known;
 pub(crate) mod login;
-mod note;
+pub(crate) mod request_context;
 pub(crate) mod s3;
 mod spool;
-pub(crate) mod waiting;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ use objects::RedactedValue;
 use tree::TreeLimits;
 use url::Url;
 
+pub use artifact_note::Note;
+pub use client_cache::BucketClientCache;
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use fetch::{Body, BucketFetchResult, Previous, fetch, object};
 pub use index::{BucketListing, Object, list};
-pub use known::BucketClientCache;
-pub use note::Note;
 
 use crate::http::{Budgets, Proxy, Tls};
 
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_is_not_there_is_told_by_its_address() {
+    async fn a_server_that_is_not_there_is_reported_by_its_address() {
         let error = list(&remote("b"), None, &Note::default(), &BucketClientCache::default())
             .await
             .unwrap_err();

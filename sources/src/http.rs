@@ -5,10 +5,10 @@
 //! fetched once for many ([`SingleFlightCache`]). Elsewhere: credentials in headers, redirects, limits on bytes and on time: each source knows its own protocol.
 
 pub mod budget;
-mod cached;
 pub(crate) mod clients;
 mod egress;
 mod proxy;
+mod single_flight;
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use reqwest::redirect::Policy;
 use url::Url;
 
 pub use budget::{Budgets, Busy};
-pub use cached::{Logins, SingleFlightCache};
 pub use clients::Clients;
 pub use egress::{Egress, EgressDeniedError, Rules, refusal};
 pub use proxy::Proxy;
 pub(crate) use proxy::is_refusal_of_proxy;
+pub use single_flight::{Logins, SingleFlightCache};
 
 /// Whom a connection trusts and what it shows of itself.
 ///

@@ -24,9 +24,9 @@ use sops::{Credentials, ServiceKey};
 use url::{Position, Url};
 use zeroize::Zeroizing;
 
-use crate::bucket::asked::printable;
+use crate::bucket::credential_requests::Waiting;
 use crate::bucket::login::NoLogin;
-use crate::bucket::waiting::Waiting;
+use crate::bucket::request_context::printable;
 use crate::http::budget::SendError;
 use crate::http::{Budgets, Busy, Clients, Tls, root_cause};
 

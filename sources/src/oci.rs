@@ -2,24 +2,26 @@
 //!
 //! Here: who is asked and as whom ([`Remote`]), the questions ([`Session`]).
 //! In the folder: names of repositories and digests (`name`), credentials of a docker config (`keyring`),
-//! certificates (`certificates`), logins of AWS (`ecr`), challenges and tokens (`challenge`, `token`), one request with its answers to them (`exchange`), what manifests say (`manifest`),
-//! the tag that is the newest version (`version`), what is attached to an image (`attached`), Helm charts ([`chart`]), what is remembered (`known`).
+//! certificates (`certificates`), logins of AWS (`ecr`), challenges and tokens (`challenge`, `token`), one request with
+//! its answers to them (`http_request`), what manifests say (`manifest`), the tag that is the newest version
+//! (`version`), what is attached to an image (`referrers`), Helm charts ([`chart`]), what is remembered
+//! (`registry_cache`).
 //! Elsewhere: the HTTP client itself ([`crate::http`]), what becomes of a layer ([`crate::archive`], the program).
 //!
 //! The semantics are those of the OCI distribution specification 1.1, and Flux's where that leaves a choice.
 
-mod answer;
-mod attached;
 mod certificates;
 mod challenge;
 pub mod chart;
 mod ecr;
 mod error;
-mod exchange;
+mod http_request;
 mod keyring;
-mod known;
 mod manifest;
 mod name;
+mod referrers;
+mod registry_cache;
+mod response;
 mod tags;
 mod token;
 mod version;
@@ -37,15 +39,15 @@ use tokio::sync::OnceCell;
 
 use crate::archive::Digesting;
 use crate::http::{Proxy, Tls};
-use answer::read;
-use known::Access;
+use registry_cache::Access;
+use response::read;
 
 pub use certificates::tls_from_secret;
 pub use error::Error;
 pub use keyring::Keyring;
-pub use known::RegistryCache;
 pub use manifest::{Descriptor, Manifest};
 pub use name::{Digest, OciRepositoryName, Reference};
+pub use registry_cache::RegistryCache;
 pub use version::Selection;
 
 /// What limits every conversation with a registry, whatever it says.
@@ -190,7 +192,7 @@ impl<'a> Session<'a> {
         self.within(async {
             let head = self.ask(Method::HEAD, &path, manifest::ACCEPTED).await?;
             if head.status().is_success()
-                && let Some(digest) = answer::digest(&head)
+                && let Some(digest) = response::digest(&head)
             {
                 return Ok(digest);
             }
@@ -253,7 +255,7 @@ impl<'a> Session<'a> {
             |error: std::io::Error| Error::Disk { what: self.place(&path), why: error.to_string() };
         self.within(async {
             let asked = self.ask(Method::GET, &path, "*/*").await?;
-            let mut answer = answer::accepted(self, Method::GET, &path, asked).await?;
+            let mut answer = response::accepted(self, Method::GET, &path, asked).await?;
             let mut out = Digesting::new(tempfile::tempfile().map_err(disk)?);
             let mut received: u64 = 0;
             while let Some(chunk) = answer.chunk().await.map_err(|error| self.unanswered(&error))? {
@@ -274,10 +276,10 @@ impl<'a> Session<'a> {
     /// A manifest as it is sent, with its media type.
     async fn manifest_bytes(&self, path: &str) -> Result<(String, Vec<u8>), Error> {
         let asked = self.ask(Method::GET, path, manifest::ACCEPTED).await?;
-        let answer = answer::accepted(self, Method::GET, path, asked).await?;
+        let answer = response::accepted(self, Method::GET, path, asked).await?;
         let media_type = answer.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
         let media_type = media_type.unwrap_or_default().to_owned();
-        let claimed = answer::digest(&answer);
+        let claimed = response::digest(&answer);
         let bytes = read(self, path, answer, self.remote.limits.manifest).await?;
         if let Some(claimed) = claimed {
             self.check("manifest", &claimed, Digest::of(&bytes))?;

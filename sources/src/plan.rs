@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use reconcile::{PlanVerdict, Reason, ReconciledKind, Rest};
+use reconcile::{Outcome, PlanVerdict, Reason, ReconciledKind};
 use serde_json::Value;
 
 /// Marks the decision of a source's run.
@@ -92,7 +92,7 @@ impl ReconciledKind for Fetching {
         match &observed.kept {
             Some(kept) if kept.revision == observed.remote && kept.shape == desired.shape => {
                 let (reason, text) = observed.settled.clone();
-                PlanVerdict::Rest(Rest::Settled(reason, text))
+                PlanVerdict::Outcome(Outcome::Settled(reason, text))
             }
             Some(_) | None => {
                 PlanVerdict::Act(vec![SourceStep::Fetch { revision: observed.remote.clone() }])
@@ -118,8 +118,8 @@ mod tests {
         let desired = ArtifactDesiredState { shape: shape.clone() };
         match Fetching::plan(&desired, &observed) {
             PlanVerdict::Act(_) => true,
-            PlanVerdict::Rest(rest) => {
-                assert_eq!(rest, Rest::Settled(settled.0, settled.1));
+            PlanVerdict::Outcome(outcome) => {
+                assert_eq!(outcome, Outcome::Settled(settled.0, settled.1));
                 false
             }
         }

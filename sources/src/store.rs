@@ -1,8 +1,8 @@
 //! Keeps artifacts on disk, in Flux's layout.
 //!
 //! Here: writing so that a crash leaves the old or the new, checking digests, serving, loading trees.
-//! Elsewhere: what may name a place ([`Slot`]), what is thrown away (`garbage`), which trees stay in memory (`cache`), what an artifact was made of (`note`),
-//! where something may lie while it is fetched (`scratch`),
+//! Elsewhere: what may name a place ([`Slot`]), what is thrown away (`garbage_collection`), which trees stay in memory
+//! (`cache`), what an artifact was made of (`artifact_note`), where something may lie while it is fetched (`scratch`),
 //! what is in an archive ([`crate::archive`]), HTTP itself (the program's `serve` room).
 //!
 //! ```text
@@ -11,12 +11,12 @@
 //! <root>/.scratch/                                             repositories while they are fetched; swept likewise
 //! ```
 
+mod artifact_note;
 mod cache;
-mod garbage;
-mod ledger;
-mod note;
+mod disk_usage;
+mod garbage_collection;
+mod object_folder;
 mod scratch;
-mod slot;
 
 use std::{
     collections::BTreeMap,
@@ -35,9 +35,9 @@ use tree::MemoryTree;
 
 use crate::archive::{Digesting, ExtractError, ExtractOptions, extract};
 use cache::Cache;
-use ledger::{Claim, Ledger};
-pub use slot::Slot;
-use slot::{check_file, split_path};
+use disk_usage::{Claim, Ledger};
+pub use object_folder::Slot;
+use object_folder::{check_file, split_path};
 
 /// What unfinished files are called; no artifact begins with a dot.
 const UNFINISHED: &str = ".unfinished-";
@@ -202,7 +202,7 @@ impl Store {
         let root = root.as_ref();
         // Links are resolved once, so that every later path can be compared with this one.
         let root = root.canonicalize().map_err(failed("open", root))?;
-        garbage::sweep(&root)?;
+        garbage_collection::sweep(&root)?;
         scratch::sweep(&root)?;
         let cache = Cache::new(options.cache_bytes, options.cache_time);
         let ledger = Ledger::of(&root)?;
@@ -404,8 +404,9 @@ impl Store {
             _ => Err(Error::Name { what: "path", value: path.to_owned() }),
         };
         let keep = keep.iter().map(|path| file(path)).collect::<Result<Vec<_>, _>>()?;
-        let retention = garbage::Retention { ttl: self.options.ttl, records: self.options.records };
-        let removed = garbage::collect(&self.dir(slot), &keep, &retention, now)?;
+        let retention =
+            garbage_collection::Retention { ttl: self.options.ttl, records: self.options.records };
+        let removed = garbage_collection::collect(&self.dir(slot), &keep, &retention, now)?;
         let removed: Vec<String> =
             removed.into_iter().map(|file| format!("{owner}/{file}")).collect();
         let mut verified = self.verified.lock();
@@ -503,11 +504,11 @@ struct Remembering<'f, 'l> {
 impl Remembering<'_, '_> {
     fn remember<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|error| {
-            let told = io::Error::from(error.kind());
+            let returned = io::Error::from(error.kind());
             if error.kind() != io::ErrorKind::Interrupted {
                 self.error.get_or_insert(error);
             }
-            told
+            returned
         })
     }
 }
@@ -559,7 +560,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_error_of_the_disk_is_remembered_whoever_swallows_it() {
+    fn the_first_error_of_the_disk_is_remembered_even_if_a_library_swallows_it() {
         let unwritable = File::open("/dev/null").expect("is always there");
         let ledger = Ledger::default();
         let mut out = Remembering { file: &unwritable, claim: ledger.claim(None), error: None };

@@ -5,8 +5,8 @@
 use object_store::azure::AzureCredential;
 use objects::RedactedValue;
 
+use crate::bucket::credential_requests::Waiting;
 use crate::bucket::login::{self, NoLogin};
-use crate::bucket::waiting::Waiting;
 use crate::bucket::{azure, google};
 use crate::http::Egress;
 

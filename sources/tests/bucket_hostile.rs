@@ -191,7 +191,7 @@ async fn a_listing_that_does_not_say_where_it_goes_on_is_not_complete() {
 }
 
 #[tokio::test]
-async fn what_a_cloud_says_is_told_in_words_that_stay_the_same() {
+async fn errors_of_a_cloud_are_reported_in_words_that_stay_the_same() {
     let body = "<Error><Code>Odd</Code><Message>It is odd.\nRequestId:1\nTime:2</Message></Error>";
     let (remote, _) =
         serve(move |_, stream| say(stream, "400 Bad Request", "x-ms-error-code: Odd\r\n", body));
@@ -255,7 +255,7 @@ async fn an_object_that_is_larger_than_its_listing_or_is_cut_off_is_not_kept() {
 }
 
 #[tokio::test]
-async fn keys_that_climb_and_sizes_that_are_too_much_are_told_before_anything_is_fetched() {
+async fn keys_that_climb_and_sizes_that_are_too_much_are_rejected_before_anything_is_fetched() {
     for (keys, text) in [
         (vec![("../../etc/passwd", 1)], "it has a segment `.` or `..`"),
         (vec![("a\\b", 1)], "it has a backslash"),
@@ -290,7 +290,7 @@ async fn an_object_that_vanishes_is_left_out_and_one_that_changes_counts_as_it_i
 }
 
 #[tokio::test]
-async fn what_a_server_says_is_told_in_its_words_and_not_for_ever() {
+async fn errors_of_a_server_are_quoted_and_shortened() {
     for (status, body, expected) in [
         (
             "403 Forbidden",

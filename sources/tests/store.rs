@@ -1,7 +1,8 @@
 //! The store of artifacts, on a real disk.
 //!
 //! Here: layout, crashes, escapes, garbage, shared trees.
-//! Elsewhere: which artifacts are garbage (inline in `store/garbage.rs`), the cache alone (inline in `store/cache.rs`).
+//! Elsewhere: which artifacts are garbage (inline in `store/garbage_collection.rs`), the cache alone (inline in
+//! `store/cache.rs`).
 
 use std::{
     convert::Infallible,

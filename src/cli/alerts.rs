@@ -24,7 +24,7 @@ use super::scope::{ClusterScope, Site};
 use super::table::clean_line;
 use super::{EXIT_FAILED, kind};
 use notification_controller::delivery::attempt::{begin, masking, secrets};
-use notification_controller::delivery::transport::{Letter, Sender};
+use notification_controller::delivery::transport::{Sender, TransportMessage};
 
 /// The flags of `windlass alerts`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -138,18 +138,20 @@ async fn test(site: &Site, args: &Test) -> anyhow::Result<ExitCode> {
     let mut said = Vec::new();
     let mut step = dispatch.delivery.start();
     let failure = loop {
-        let (wait, parcel) = match step {
+        let (wait, delivery_message) = match step {
             HttpStep::Done => break None,
             HttpStep::Failed(failure) => break Some(dispatch.warning(&failure).message),
-            HttpStep::Send(wait, parcel) => (wait, parcel),
+            HttpStep::Send(wait, delivery_message) => (wait, delivery_message),
         };
-        let letter = match sender.letter(parcel).await {
-            Ok(letter) => letter,
+        let transport_message = match sender.transport_message(delivery_message).await {
+            Ok(transport_message) => transport_message,
             Err((why, _)) => break Some(why),
         };
-        let mut one = match &letter {
-            Letter::Request(request) | Letter::Message(request) => shown(request, &masks),
-            Letter::Nats(message) => published(message, &masks),
+        let mut one = match &transport_message {
+            TransportMessage::Request(request) | TransportMessage::Message(request) => {
+                shown(request, &masks)
+            }
+            TransportMessage::Nats(message) => published(message, &masks),
         };
         if args.dry_run {
             said.push(one);
@@ -157,10 +159,10 @@ async fn test(site: &Site, args: &Test) -> anyhow::Result<ExitCode> {
         }
         tokio::time::sleep(wait).await;
         let begun = Instant::now();
-        let outcome = sender.send(&letter).await;
+        let outcome = sender.send(&transport_message).await;
         one.answer = Some(answered(&outcome, &masks, begun.elapsed().as_millis()));
         said.push(one);
-        step = dispatch.delivery.answer(letter.judged(outcome));
+        step = dispatch.delivery.answer(transport_message.judged(outcome));
     };
     let failure = failure.or_else(|| said.last().and_then(fault));
     if report(&said, args.output)?.is_none() {
@@ -309,7 +311,7 @@ fn text(one: &Exchange) -> String {
 
 #[cfg(test)]
 mod tests {
-    use notify::Parcel;
+    use notify::DeliveryMessage;
 
     use super::*;
 
@@ -334,7 +336,9 @@ mod tests {
         };
         let event = sample("apps", &args);
         let mut dispatch = begin(event, &provider, &alert("apps", "p").unwrap(), &secrets).unwrap();
-        let HttpStep::Send(_, Parcel::Http(request)) = dispatch.delivery.start() else { panic!() };
+        let HttpStep::Send(_, DeliveryMessage::Http(request)) = dispatch.delivery.start() else {
+            panic!()
+        };
         assert!(request.url.contains("hunter3"), "{}", request.url);
         let mut one = shown(&request, &masks);
         one.answer = Some(answered(

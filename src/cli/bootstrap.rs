@@ -4,13 +4,13 @@
 //! Layout and objects are those of `flux bootstrap`, so that its repositories are taken as they are. Nothing is written to
 //! the cluster before the repository has all of it; run again, it changes what differs and nothing else.
 //! Below: the files ([`layout`]), the user's `git` ([`repository`]), who may read the repository ([`credentials`]), services
-//! that host repositories ([`forge`]), clusters that followed another repository before ([`moving`]).
+//! that host repositories ([`forge`]), clusters that followed another repository before ([`repository_move`]).
 
 mod credentials;
 mod forge;
 mod layout;
-mod moving;
 mod repository;
+mod repository_move;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _};
@@ -27,8 +27,8 @@ use url::Url;
 use self::credentials::{Credentials, GitCredentialsArgs};
 use self::forge::{Forge, ForgeBootstrapArgs, Service};
 use self::layout::Layout;
-use self::moving::Moving;
 use self::repository::{Author, BootstrapRepository};
+use self::repository_move::Moving;
 use super::connection::{Connection, Mark, block_on, print, say};
 use super::install::manifests::Manifests;
 use super::install::{self, MANAGER, POLL_INTERVAL, definitions};
@@ -289,9 +289,9 @@ async fn await_commit(
             let conditions =
                 status.and_then(|it| it["conditions"].as_array()).into_iter().flatten();
             let ready = conditions.into_iter().find(|it| it["type"] == "Ready");
-            let told = ready.and_then(|it| it["message"].as_str()).unwrap_or("it has no status");
+            let message = ready.and_then(|it| it["message"].as_str()).unwrap_or("it has no status");
             bail!(
-                "Kustomization/{namespace}/{} has not applied {commit} in time: {told}; `windlass check` and \
+                "Kustomization/{namespace}/{} has not applied {commit} in time: {message}; `windlass check` and \
                  `flux logs` show more",
                 layout::NAME
             );

@@ -99,7 +99,9 @@ async fn check(cluster: &Cluster, version: &str, args: &Args) -> Findings {
     }
     say(Mark::Action, "checking other operators");
     match Operators::find(cluster).await {
-        Ok(operators) => others(&operators, namespace, Terms::of(&found, args.pre), &mut findings),
+        Ok(operators) => {
+            others(&operators, namespace, SharedDuties::of(&found, args.pre), &mut findings);
+        }
         Err(error) => findings.fail(&format!("{error:#}")),
     }
     findings
@@ -284,15 +286,15 @@ pub(super) fn is_elected(workload: &Object) -> bool {
 async fn leader(cluster: &Cluster, args: &Args, mut leases: OwnLeases, findings: &mut Findings) {
     let Connection { namespace, timeout, .. } = &args.connection;
     let deadline = Instant::now() + LEASE_ACQUISITION_TIMEOUT.min(*timeout);
-    let mut is_told = false;
+    let mut is_printed = false;
     while let Some(text) = leases.vacancy(namespace) {
         if Instant::now() >= deadline {
             return findings
                 .fail(&format!("{text}; `kubectl -n {namespace} logs -l {OURS}` shows why"));
         }
-        if !is_told {
+        if !is_printed {
             say(Mark::Waiting, &text);
-            is_told = true;
+            is_printed = true;
         }
         tokio::time::sleep(POLL_INTERVAL).await;
         leases = match OwnLeases::observe(cluster, namespace, deadline).await {
@@ -406,7 +408,7 @@ fn undelivered(incidents: &[Object]) -> Option<String> {
 
 /// What an installation leaves to others.
 #[derive(Debug, Clone, Copy, Default)]
-struct Terms {
+struct SharedDuties {
     /// There is none yet.
     is_before: bool,
     /// The objects are divided by a selector.
@@ -415,7 +417,7 @@ struct Terms {
     forwards: bool,
 }
 
-impl Terms {
+impl SharedDuties {
     fn of(workloads: &[Object], is_before: bool) -> Self {
         let has = |flag: &str| workloads.iter().flat_map(arguments).any(|it| it.starts_with(flag));
         let divides = has(SELECTOR_FLAG);
@@ -431,7 +433,12 @@ impl Terms {
 }
 
 /// Operators beside which windlass must not act.
-fn others(operators: &Operators, namespace: &str, terms: Terms, findings: &mut Findings) {
+fn others(
+    operators: &Operators,
+    namespace: &str,
+    shared_duties: SharedDuties,
+    findings: &mut Findings,
+) {
     let is_other = |it: &&Operator| it.kind != ApiOperator::Windlass || it.namespace != namespace;
     let mut is_alone = true;
     for operator in operators.active().filter(is_other) {
@@ -447,7 +454,7 @@ fn others(operators: &Operators, namespace: &str, terms: Terms, findings: &mut F
                  uninstall -n NAMESPACE`"
             ),
         };
-        match (terms.is_before, terms.permit(operator)) {
+        match (shared_duties.is_before, shared_duties.permit(operator)) {
             (_, true) => say(Mark::Warning, &format!("{subject}, too: the work is divided")),
             (true, false) => say(Mark::Warning, &text),
             (false, false) => findings.fail(&text),

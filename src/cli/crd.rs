@@ -1,9 +1,10 @@
 //! `windlass crd`: who uses a CustomResourceDefinition, and what another definition would do to its objects.
 //!
-//! In the folder: creating a definition and its objects (`restore`) from an export (`stored`). Elsewhere: how that is judged (`controllers::crd_guard`, engine `crdguard`).
+//! In the folder: creating a definition and its objects (`restore`) from an export (`stored_exports`). Elsewhere: how
+//! that is judged (`controllers::crd_guard`, engine `crdguard`).
 
 mod restore;
-mod stored;
+mod stored_exports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use serde_json::Value;
 use super::connection::{Connection, block_on, print};
 use super::table::{Cell, Screen, Table};
 use super::version::VersionFormat;
-use crate::controllers::crd_guard::{claims, survey};
+use crate::controllers::crd_guard::{claims, object_check};
 use windlass_cluster::decode::DepthLimitedObject;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::pager::ObjectProjection;
@@ -99,7 +100,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let new = read(file, live.name())?;
             let old = live.into_value();
             let new = new.into_value();
-            let verdict = survey::survey(&cluster, "", old, new).await?;
+            let verdict = object_check::survey(&cluster, "", old, new).await?;
             shown.print(&verdict, || text(&verdict, Screen::of_stdout()))?;
             let is_compatible = verdict.is_compatible();
             Ok(if is_compatible { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -217,7 +218,7 @@ impl Usage {
             usage.is_partial = true;
             return Ok(usage);
         };
-        let resource = survey::resource(&definition, &version.name);
+        let resource = object_check::resource(&definition, &version.name);
         let mut pages = cluster.pages(&resource, "", ObjectProjection::Metadata)?;
         let mut counted = 0;
         while let Some(page) = pages.next().await? {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use cause::{Why, hold, last_seen, related};
+use cause::{Why, hold, last_seen, object_references};
 use clap::Args as ClapArgs;
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let object = kind::read(&site, &target).await?;
         let now = jiff::Timestamp::now();
         let mut why = why::of(&site, &object.id()).await?;
-        if related::is_reconciled(&object.id()) {
+        if object_references::is_reconciled(&object.id()) {
             why.remarks.extend(operators::remark(&site.cluster, now).await);
         }
         let events = events(&site, &object.id()).await;
@@ -93,9 +93,12 @@ fn text(
     } else if row.is_suspended() {
         line("hold", "suspended");
     }
-    line("applied by", &related::applier(object).map(|id| id.subject()).unwrap_or_default());
-    line("source", &subjects(&related::sources(object)));
-    let dependencies = related::dependencies(object).into_iter().map(|it| it.object);
+    line(
+        "applied by",
+        &object_references::applier(object).map(|id| id.subject()).unwrap_or_default(),
+    );
+    line("source", &subjects(&object_references::sources(object)));
+    let dependencies = object_references::dependencies(object).into_iter().map(|it| it.object);
     line("depends on", &subjects(&dependencies.collect::<Vec<_>>()));
     let interval = object.get("spec").and_then(|it| it["interval"].as_str()).unwrap_or_default();
     line("interval", interval);
@@ -103,7 +106,7 @@ fn text(
         line("note", remark);
     }
     out.push_str(&conditions(object, on, now));
-    let applied = related::applied(object);
+    let applied = object_references::applied(object);
     if !applied.is_empty() {
         let noun = if applied.len() == 1 { "object" } else { "objects" };
         out.push_str(&format!("applied {} {noun}\n", applied.len()));

@@ -2,13 +2,13 @@
 //! source has, or with those of a local folder or chart.
 //!
 //! Here: the command and its end. Below: comparing what each kind builds (`diff/kustomization.rs`,
-//! `diff/helm_release.rs`), changes by field (`diff/change.rs`), the output (`diff/shown.rs`). Elsewhere: building and
-//! rendering (`built.rs`).
+//! `diff/helm_release.rs`), changes by field (`diff/change.rs`), the output (`diff/format.rs`). Elsewhere: building and
+//! rendering (`render.rs`).
 
 mod change;
+mod format;
 mod helm_release;
 mod kustomization;
-mod shown;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,11 +18,11 @@ use clap::Args as ClapArgs;
 use objects::Object;
 
 use self::change::Difference;
-use super::built::{self, ArtifactOrigin, BuildableKind, say_suspended, settings};
 use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
 use super::output::{ReportFormat, report};
+use super::render::{self, ArtifactOrigin, BuildableKind, say_suspended, settings};
 use super::scope::{ClusterScope, Site};
 use super::table::{Screen, clean};
 use windlass_serve::settings::Settings;
@@ -138,15 +138,15 @@ pub(super) async fn predict(
     let cluster = &site.cluster;
     match BuildableKind::of(&object)? {
         BuildableKind::Kustomization => {
-            let built = built::kustomization::build(cluster, object, &given, settings).await?;
-            for warning in &built.wish.warnings {
+            let built = render::kustomization::build(cluster, object, &given, settings).await?;
+            for warning in &built.desired_kustomization.warnings {
                 say(Mark::Warning, &clean(warning));
             }
             kustomization::diff(cluster, &built).await
         }
         BuildableKind::HelmRelease => {
             let rendered =
-                built::helm_release::render_release(cluster, object, &given, settings).await?;
+                render::helm_release::render_release(cluster, object, &given, settings).await?;
             helm_release::diff(cluster, rendered).await
         }
     }
@@ -166,7 +166,7 @@ pub(super) fn tell(difference: &Difference, format: ReportFormat) -> anyhow::Res
         say(Mark::Failure, &format!("{more} more objects cannot be compared"));
     }
     if report(&difference.changes, format)?.is_none() {
-        print(&shown::text(difference, Screen::of_stdout()))?;
+        print(&format::text(difference, Screen::of_stdout()))?;
     }
     Ok(match (difference.problems.is_empty(), difference.changes.is_empty()) {
         (false, _) => super::EXIT_FAILED,

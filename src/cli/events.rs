@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use cause::{last_seen, related};
+use cause::{last_seen, object_references};
 use clap::Args as ClapArgs;
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
@@ -90,7 +90,7 @@ async fn about(site: &Site, args: &Args) -> anyhow::Result<(Option<About>, Vec<S
         args.scope.check(std::slice::from_ref(&target))?;
         let object = kind::read(site, &target).await?;
         objects.insert(object.id());
-        objects.extend(related::sources(&object));
+        objects.extend(object_references::sources(&object));
         let namespaces: BTreeSet<String> = objects.iter().map(|id| id.namespace.clone()).collect();
         let namespaces = namespaces.into_iter().map(Some).collect();
         return Ok((Some(About { objects, namespaces }), Vec::new()));
@@ -128,7 +128,7 @@ async fn gather(
                 let of = object_of(it);
                 is_of_type
                     && about.map_or_else(
-                        || related::is_reconciled(&of),
+                        || object_references::is_reconciled(&of),
                         |about| about.objects.contains(&of),
                     )
             });

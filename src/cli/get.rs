@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use cause::{State, Why, condition, related};
+use cause::{State, Why, condition, object_references};
 use clap::Args as ClapArgs;
 use futures::stream::{StreamExt as _, select_all};
 use objects::Object;
@@ -198,7 +198,7 @@ impl Printer {
             false => Cell::new(""),
         });
         if self.format == ListOutputFormat::Wide {
-            let applier = cause::related::applier(object).map(|id| id.subject());
+            let applier = cause::object_references::applier(object).map(|id| id.subject());
             cells.push(Cell::new(&applier.unwrap_or_default()));
             cells.push(Cell::new(&row.reason));
         }
@@ -289,7 +289,8 @@ async fn judged(
     let mut facts = Facts::new(&site.cluster);
     let mut found = Vec::with_capacity(objects.len());
     for (at, object) in objects.into_iter().enumerate() {
-        let has_said = condition(&object, "Ready").is_some() || !related::has_no_runs(&object);
+        let has_said =
+            condition(&object, "Ready").is_some() || !object_references::has_no_runs(&object);
         if has_said || at >= MOST_EXPLAINED {
             found.push(object);
             continue;

@@ -151,8 +151,9 @@ impl From<UntilError<PrintOutput>> for CommandOutcome {
 fn print(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<CommandOutcome, String> {
     let directory = std::env::current_dir().map_err(|error| error.to_string())?;
     let directory = directory.to_str().ok_or("the working directory is no UTF-8")?;
-    let world = Arc::new(world(flags, settings, stop)?);
-    let UntilError { made: plan, error } = Plan::load_until_error(&world, directory, settings);
+    let helmfile_environment = Arc::new(helmfile_environment(flags, settings, stop)?);
+    let UntilError { made: plan, error } =
+        Plan::load_until_error(&helmfile_environment, directory, settings);
     let error = error.map(|error| error.to_string());
     if let Some(error) = &error
         && (plan.lacks_environment() || !flags.command.prints_until_error())
@@ -160,7 +161,7 @@ fn print(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<CommandOutco
         return Err(error.clone());
     }
     let mut outcome = run_command(plan, flags, stop)?;
-    outcome.printed.warnings.extend(changing(&world));
+    outcome.printed.warnings.extend(changing(&helmfile_environment));
     // A helmfile that was loaded comes before the one that was not.
     if let (Some(error), Ending::Done) = (error, &outcome.ending) {
         outcome.ending = Ending::Failed(error);
@@ -184,13 +185,14 @@ pub(super) fn listed(folder: &Path, environment: &str) -> Result<HelmfileRelease
     let folder = folder.to_str().ok_or("the path of the folder is no UTF-8")?.to_owned();
     let settings = Settings { environment: environment.to_owned(), ..Settings::default() };
     let work = move || {
-        let world = Arc::new(
+        let helmfile_environment = Arc::new(
             on_disk(&Stop::default()).with_fetch(Arc::new(Remotes::within(Duration::ZERO)?)),
         );
-        let plan = Plan::load(&world, &folder, &settings).map_err(|error| error.to_string())?;
+        let plan = Plan::load(&helmfile_environment, &folder, &settings)
+            .map_err(|error| error.to_string())?;
         let printed = plan.list(List::Json).map_err(|error| error.to_string())?;
         let mut warnings = printed.warnings;
-        warnings.extend(changing(&world));
+        warnings.extend(changing(&helmfile_environment));
         let rows: Vec<serde_json::Value> =
             serde_json::from_str(&printed.text).map_err(|error| error.to_string())?;
         let text =
@@ -219,8 +221,9 @@ pub(super) fn fetch_all(
     let folder = folder.to_str().ok_or("the path of the folder is no UTF-8")?.to_owned();
     let work = move || {
         let stop = Stop::default();
-        let world = Arc::new(on_disk(&stop).with_fetch(fetch));
-        let plan = Plan::load(&world, &folder, &settings).map_err(|error| error.to_string())?;
+        let helmfile_environment = Arc::new(on_disk(&stop).with_fetch(fetch));
+        let plan = Plan::load(&helmfile_environment, &folder, &settings)
+            .map_err(|error| error.to_string())?;
         let options = helmfile::Options {
             purpose: Purpose::Apply,
             skip_needs: !settings.selectors.is_empty(),
@@ -235,8 +238,8 @@ pub(super) fn fetch_all(
 }
 
 /// A warning that the next run can print something else, if it can.
-fn changing(world: &HelmfileEnvironment) -> Option<String> {
-    let drawn = world.drawn();
+fn changing(helmfile_environment: &HelmfileEnvironment) -> Option<String> {
+    let drawn = helmfile_environment.drawn();
     (!drawn.is_empty()).then(|| {
         format!(
             "the helmfile uses {}, so each run can give another result: \
@@ -276,22 +279,29 @@ fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<CommandOutcome,
 }
 
 /// The world: the disk, the environment variables, the time, randomness.
-fn world(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<HelmfileEnvironment, String> {
-    let world = on_disk(stop);
-    let world = match flags.allow_exec {
-        true => world.with_programs(Arc::new(Programs::within(flags.time_limit, stop))),
-        false => world,
+fn helmfile_environment(
+    flags: &Flags,
+    settings: &Settings,
+    stop: &Stop,
+) -> Result<HelmfileEnvironment, String> {
+    let helmfile_environment = on_disk(stop);
+    let helmfile_environment = match flags.allow_exec {
+        true => {
+            helmfile_environment.with_programs(Arc::new(Programs::within(flags.time_limit, stop)))
+        }
+        false => helmfile_environment,
     };
-    let world = world.with_fetch(Arc::new(Remotes::within(flags.time_limit)?));
+    let helmfile_environment =
+        helmfile_environment.with_fetch(Arc::new(Remotes::within(flags.time_limit)?));
     if settings.file != "-" {
-        return Ok(world);
+        return Ok(helmfile_environment);
     }
     let mut stdin = Vec::new();
     std::io::stdin()
         .lock()
         .read_to_end(&mut stdin)
         .map_err(|error| format!("read /dev/stdin: {error}"))?;
-    Ok(world.with_stdin(stdin.into()))
+    Ok(helmfile_environment.with_stdin(stdin.into()))
 }
 
 /// A world that fetches and runs nothing; what is encrypted is decrypted with the keys of the person who runs the command.

@@ -1,8 +1,8 @@
 //! `windlass history`: what was applied or released, when, how long it took, and how it ended.
 //!
-//! Below: revisions that the status does not have (`history/unlisted.rs`).
+//! Below: revisions that the status does not have (`history/unlisted_revisions.rs`).
 
-mod unlisted;
+mod unlisted_revisions;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use clap::Args as ClapArgs;
 use objects::Object;
 use serde_json::Value;
 
-use self::unlisted::RecordPlace;
+use self::unlisted_revisions::RecordPlace;
 use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
@@ -278,8 +278,8 @@ mod tests {
                 "status": {"history": [{"version": version}]}})
         };
         let all = object(vec![row("", 1), row("east", 2), row("arn:x/y", 3)]);
-        let told = |release| of(&all, release).unwrap_err().to_string();
-        for text in [told(Some("a")), told(None)] {
+        let error_of = |release| of(&all, release).unwrap_err().to_string();
+        for text in [error_of(Some("a")), error_of(None)] {
             assert!(text.contains("n/a, east/n/a, arn:x/y/n/a"), "{text}");
         }
         for (release, version) in [("n/a", 1), ("east/n/a", 2), ("arn:x/y/n/a", 3)] {

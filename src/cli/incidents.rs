@@ -1,7 +1,7 @@
 //! `windlass incidents`: which failures are open, since when, what they affect, and to whom they were sent.
 //!
 //! Incidents are kept for some Alerts only, and only for what objects report, so their absence says nothing: what is not ready
-//! without one is counted, and so is what is ready while something that it applied is not (`live.rs`).
+//! without one is counted, and so is what is ready while something that it applied is not (`live_objects.rs`).
 //! Elsewhere: what an Incident says (`crds::incidents`), opening and resolving them (`notification_controller::incident`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::connection::{Mark, print, say};
 use super::fact_source::Facts;
 use super::kind::{self, ResourceArgument};
-use super::live::{AppliedObjects, ReportedObjects};
+use super::live_objects::{AppliedObjects, ReportedObjects};
 use super::operators;
 use super::row::{Row, is_silent, unsaid};
 use super::scope::{NamespaceScope, Site, say_left_out};
@@ -71,7 +71,7 @@ const MAX_MESSAGE_CHARACTERS: usize = 80;
 /// # Errors
 /// The cluster cannot be reached, or the kind is not installed.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (incidents, surroundings) = args.scope.place.run(async |site| {
+    let (incidents, context) = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
         let target =
             ResourceArgument { resource: resource::<Incident>(), namespace: None, name: None };
@@ -82,33 +82,33 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 Ok(())
             })
             .await?;
-        let mut surroundings = Surroundings {
+        let mut context = IncidentContext {
             hides_incidents: !left_out.is_empty(),
             left_out,
             place: site.in_words(),
-            ..Surroundings::default()
+            ..IncidentContext::default()
         };
         if args.output == IncidentFormat::Table {
-            surroundings.read(&site).await?;
+            context.read(&site).await?;
         }
-        anyhow::Ok((selected(found, args.all)?, surroundings))
+        anyhow::Ok((selected(found, args.all)?, context))
     })?;
     if !incidents.is_empty() || args.output != IncidentFormat::Table {
         print(&shown(&incidents, args)?)?;
     }
     if args.output == IncidentFormat::Table {
-        for line in surroundings.lines(&incidents, args.all) {
+        for line in context.lines(&incidents, args.all) {
             say(line.mark, &line.text);
         }
     }
-    say_left_out(&surroundings.left_out);
-    let is_complete = surroundings.left_out.is_empty();
+    say_left_out(&context.left_out);
+    let is_complete = context.left_out.is_empty();
     Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
 }
 
 /// What there is besides incidents.
 #[derive(Debug, Default)]
-struct Surroundings {
+struct IncidentContext {
     /// Objects that are not ready and not suspended, as `Kind/namespace/name`.
     failing: BTreeSet<String>,
     /// How many objects were read.
@@ -137,7 +137,7 @@ struct Line {
     text: String,
 }
 
-impl Surroundings {
+impl IncidentContext {
     async fn read(&mut self, site: &Site) -> anyhow::Result<()> {
         let now = jiff::Timestamp::now();
         let targets = kind::targets(&site.cluster, &["all".to_owned()]).await?;
@@ -475,9 +475,9 @@ mod tests {
 
     fn said(objects: &[Object], incidents: &[Incident]) -> Vec<String> {
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
-        let mut surroundings = Surroundings::default();
-        objects.iter().for_each(|it| surroundings.add(it, now));
-        let lines = surroundings.lines(incidents, false);
+        let mut context = IncidentContext::default();
+        objects.iter().for_each(|it| context.add(it, now));
+        let lines = context.lines(incidents, false);
         lines.iter().map(|it| format!("{} {}", it.mark == Mark::Success, it.text)).collect()
     }
 
@@ -500,57 +500,61 @@ mod tests {
 
     #[test]
     fn nothing_more_is_said_than_was_read_and_is_reported() {
-        let of = |around: Surroundings| {
-            let around = Surroundings { is_asked: true, ..around };
+        let of = |around: IncidentContext| {
+            let around = IncidentContext { is_asked: true, ..around };
             let lines = around.lines(&[], false);
             lines.iter().map(|it| format!("{:?} {}", it.mark, it.text)).collect::<Vec<_>>()
         };
         let left_out = || vec!["alerts: forbidden".to_owned()];
         assert_eq!(
-            of(Surroundings {
+            of(IncidentContext {
                 hides_incidents: true,
                 left_out: left_out(),
-                ..Surroundings::default()
+                ..IncidentContext::default()
             }),
             ["Warning whether incidents are open is not known: they may not be listed"]
         );
         assert_eq!(
-            of(Surroundings { left_out: left_out(), ..Surroundings::default() }),
+            of(IncidentContext { left_out: left_out(), ..IncidentContext::default() }),
             ["Warning no open incidents among the objects that you may read"]
         );
         assert_eq!(
-            of(Surroundings { place: "in namespace a".to_owned(), ..Surroundings::default() }),
+            of(IncidentContext {
+                place: "in namespace a".to_owned(),
+                ..IncidentContext::default()
+            }),
             ["Action no open incidents, and no objects of windlass in namespace a"]
         );
         let calm = "Warning no open incidents, and no object reports that it is failing";
         let silent = "Warning 1 object reports no condition Ready: `windlass why -A` says why";
         assert_eq!(
-            of(Surroundings { objects: 3, silent: 1, ..Surroundings::default() }),
+            of(IncidentContext { objects: 3, silent: 1, ..IncidentContext::default() }),
             [calm, silent]
         );
         let doubt = Some("no operator holds Lease a/b".to_owned());
         assert_eq!(
-            of(Surroundings { objects: 3, doubt, ..Surroundings::default() }),
+            of(IncidentContext { objects: 3, doubt, ..IncidentContext::default() }),
             [calm, "Warning no operator holds Lease a/b"]
         );
         let degraded = "Warning 1 object is ready while something that it applied does not exist or is not healthy: \
                         `windlass why -A` says why";
         assert_eq!(
-            of(Surroundings { objects: 3, degraded: 1, ..Surroundings::default() }),
+            of(IncidentContext { objects: 3, degraded: 1, ..IncidentContext::default() }),
             [calm, degraded]
         );
         let unexamined =
             vec!["what 1 object applied in other clusters was not examined".to_owned()];
         assert_eq!(
-            of(Surroundings { objects: 3, unexamined, ..Surroundings::default() }),
+            of(IncidentContext { objects: 3, unexamined, ..IncidentContext::default() }),
             [calm, "Warning what 1 object applied in other clusters was not examined"]
         );
-        let around = Surroundings { hides_alerts: true, objects: 1, ..Surroundings::default() };
+        let around =
+            IncidentContext { hides_alerts: true, objects: 1, ..IncidentContext::default() };
         assert_eq!(around.lines(&[], false).len(), 1, "nothing is said of Alerts");
     }
 
     #[test]
-    fn what_incidents_name_or_count_is_not_told_again() {
+    fn objects_that_incidents_name_or_count_are_not_reported_again() {
         let open = selected(vec![incident("shop", "Open", "2026-11-24T11:00:00Z")], false).unwrap();
         let mut objects = vec![object("GitRepository", "shop", "False")];
         objects.extend((0..200).map(|at| object("Kustomization", &format!("k{at}"), "False")));

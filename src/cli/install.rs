@@ -1,13 +1,13 @@
 //! `windlass install`: applies what is embedded in the program, waits until it is ready, and says what comes next.
 //!
 //! Run again, it upgrades. Below: the manifests and their flags (`install/manifests.rs`), when a CRD may be replaced
-//! (`install/definitions.rs`), what a file of Flux has beyond them (`install/kept.rs`), whether windlass acts
-//! (`install/leader.rs`).
+//! (`install/definitions.rs`), what a file of Flux has beyond them (`install/other_manifests.rs`), whether windlass
+//! acts (`install/leader.rs`).
 
 pub(super) mod definitions;
-mod kept;
 pub(super) mod leader;
 pub(super) mod manifests;
+mod other_manifests;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -67,7 +67,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let namespace = &args.connection.namespace;
     let objects = args.manifests.objects(namespace)?;
     if args.export {
-        let kept = args.keep.as_deref().map(|path| kept::beyond(path, &objects)).transpose()?;
+        let kept =
+            args.keep.as_deref().map(|path| other_manifests::beyond(path, &objects)).transpose()?;
         return print(&(args.manifests.yaml(namespace)? + &kept.unwrap_or_default()));
     }
     block_on(async {
@@ -173,7 +174,7 @@ async fn write(cluster: &Cluster, wanted: &Object, mode: Mode) -> Result<Object,
 
 /// Waits until every object of a stage is ready.
 async fn await_stage(cluster: &Cluster, stage: &Stage, deadline: Instant) -> anyhow::Result<()> {
-    let mut told = String::new();
+    let mut last_text = String::new();
     for wanted in stage.objects.iter().map(|manifest| &manifest.object) {
         loop {
             let id = name(wanted);
@@ -190,9 +191,9 @@ async fn await_stage(cluster: &Cluster, stage: &Stage, deadline: Instant) -> any
             if Instant::now() >= deadline {
                 bail!("not ready in time: {text}; `windlass check` and `flux logs` show more");
             }
-            if told != text {
+            if last_text != text {
                 say(Mark::Waiting, &text);
-                told = text;
+                last_text = text;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }

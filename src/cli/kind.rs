@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn two_kinds_of_one_name_are_told_apart() {
+    fn two_kinds_of_one_name_are_distinguished() {
         let shown = |version, kind| qualified(&Gvk::new(version, kind));
         assert_eq!(shown("helmfile.windlass.dev/v1alpha1", "Helmfile"), "Helmfile");
         let operator = shown("apps.mumoshu.github.io/v1alpha1", "Helmfile");

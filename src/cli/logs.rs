@@ -128,7 +128,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let show = |container: &Container, line: &Line| {
                 let entry = selection.entry(&line.text)?;
                 let prefix = are_several.then(|| format!("{} ", clean_line(&container.pod)));
-                Some(told(&entry, &prefix.unwrap_or_default(), args.output, on))
+                Some(format_line(&entry, &prefix.unwrap_or_default(), args.output, on))
             };
             tell(&site, args, found, show).await
         }
@@ -188,7 +188,7 @@ async fn selection(site: &Site, args: &Args) -> anyhow::Result<Selection> {
 }
 
 /// A line of windlass.
-fn told(entry: &LogEntry, prefix: &str, format: LogFormat, on: Screen) -> String {
+fn format_line(entry: &LogEntry, prefix: &str, format: LogFormat, on: Screen) -> String {
     match format {
         LogFormat::Text => format!("{prefix}{}\n", entry.text(on)),
         LogFormat::Json => format!("{}\n", entry.json()),

@@ -3,20 +3,20 @@
 //! Objects, their statuses and what they manage stay as they are: windlass serves the same kinds. What changes is which
 //! controllers run, and what is needed to change that back is recorded in the cluster first.
 //!
-//! Below: the controllers of Flux and what would stop a migration (`survey`), their flags (`flags`), the state before the
-//! migration (`record`), the check that nothing was written since (`live`), what stays of one that was undone (`remains`), and the
-//! two directions (`from_flux`, `to_flux`);
+//! Below: the controllers of Flux and what would stop a migration (`flux_installation`), their flags (`flags`), the
+//! state before the migration (`record`), the check that nothing was written since (`write_check`), what stays of one
+//! that was undone (`remaining_objects`), and the two directions (`from_flux`, `to_flux`);
 //! objects of other operators (`convert`), folders with helmfiles (`from_helmfile`).
 
 mod convert;
 mod flags;
+mod flux_installation;
 mod from_flux;
 mod from_helmfile;
-mod live;
 mod record;
-mod remains;
-mod survey;
+mod remaining_objects;
 mod to_flux;
+mod write_check;
 
 use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand};
@@ -86,16 +86,16 @@ async fn await_end(
     for workload in workloads {
         let selector = selector(workload);
         let pods = Gvk::new("v1", "Pod");
-        let mut is_told = false;
+        let mut is_printed = false;
         while let Some(pod) =
             cluster.list_of_kind(&pods, workload.namespace(), &selector).await?.first()
         {
             if Instant::now() >= deadline {
                 bail!("{} is still running", name(pod));
             }
-            if !is_told {
+            if !is_printed {
                 say(Mark::Waiting, &format!("{} ends", name(pod)));
-                is_told = true;
+                is_printed = true;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }

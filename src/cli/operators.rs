@@ -2,11 +2,11 @@
 //!
 //! They are found by their Deployments and StatefulSets, and by the Leases under which they act, which is all that a
 //! controller outside of the cluster has. Elsewhere: whether none acts, as far as Leases tell (`absence`), who may act beside
-//! whom (`windlass_cluster::election`). Below: whether one acts outside of the cluster (`outside`), whether the process that holds
-//! a Lease lives (`renewal`).
+//! whom (`windlass_cluster::election`). Below: whether one acts outside of the cluster (`external_operator`), whether
+//! the process that holds a Lease lives (`renewal`).
 
 mod absence;
-mod outside;
+mod external_operator;
 mod renewal;
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use objects::{Gvk, Object};
 
 pub(super) use self::absence::{OperatorPresence, absence, doubt, presence, remark, say_doubt};
-pub(super) use self::outside::{none_of_pods, outside, pods};
+pub(super) use self::external_operator::{none_of_pods, outside, pods};
 pub(super) use self::renewal::{OwnLeases, Renewals};
 use super::check::OURS;
 use super::install::name;

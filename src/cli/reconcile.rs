@@ -1,13 +1,13 @@
 //! `windlass reconcile`: asks for reconciliations now, and follows them.
 //!
-//! Elsewhere: choosing objects (`suspend.rs`), what is said when nothing reacts (`patience.rs`).
+//! Elsewhere: choosing objects (`suspend.rs`), what is said when nothing reacts (`operator_wait.rs`).
 
 use std::cell::RefCell;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use cause::{Problem, State, Why, condition, related};
+use cause::{Problem, State, Why, condition, object_references};
 use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
@@ -16,8 +16,8 @@ use serde_json::{Map, Value, json};
 use super::connection::{Mark, say};
 use super::fact_source::{AT_ONCE, resource, unserved};
 use super::kind::{self, ResourceArgument};
+use super::operator_wait::Patience;
 use super::operators;
-use super::patience::Patience;
 use super::release;
 use super::row::Row;
 use super::scope::Site;
@@ -195,7 +195,7 @@ pub(super) async fn follow(site: &Site, runs: &[FollowedRun]) -> anyhow::Result<
             say(Mark::Failure, &clean(&text));
         }
     }
-    if !is_examined && runs.iter().any(|of| !related::applied(&of.object).is_empty()) {
+    if !is_examined && runs.iter().any(|of| !object_references::applied(&of.object).is_empty()) {
         let text =
             "what they applied was not examined: `windlass why -A` says whether it is healthy";
         say(Mark::Action, text);
@@ -210,7 +210,7 @@ fn no_run(object: &Object) -> Option<String> {
         _ if Row::of(object, jiff::Timestamp::now()).is_suspended() => {
             "is suspended and was not reconciled; `windlass resume` ends that"
         }
-        _ if !related::has_no_runs(object) => return None,
+        _ if !object_references::has_no_runs(object) => return None,
         "ExternalArtifact" => "is updated by another controller and was not reconciled",
         "HelmRepository" => "is of type oci: it has no status and nothing to reconcile",
         _ => "has no status and nothing to reconcile",
@@ -221,14 +221,14 @@ fn no_run(object: &Object) -> Option<String> {
 /// The sources of an object and theirs, the outermost first.
 async fn chain(site: &Site, object: &Object) -> anyhow::Result<Vec<(ResourceArgument, Object)>> {
     let mut found: Vec<(ResourceArgument, Object)> = Vec::new();
-    let mut pending = related::sources(object);
+    let mut pending = object_references::sources(object);
     while let Some(id) = pending.pop() {
         if found.iter().any(|(_, source)| source.id() == id) || found.len() >= 16 {
             continue;
         }
         let target = target_of(site, &id).await?;
         let source = kind::read(site, &target).await?;
-        pending.extend(related::sources(&source));
+        pending.extend(object_references::sources(&source));
         found.push((target, source));
     }
     found.reverse();
@@ -304,7 +304,7 @@ fn degraded(object: &Object, why: &Why) -> Option<DegradedNotice> {
 
 /// Says what of that which an object applied is not there or not healthy, as `windlass why` does.
 async fn say_degraded(site: &Site, object: &Object) {
-    if related::applied(object).is_empty() {
+    if object_references::applied(object).is_empty() {
         return;
     }
     match why::of(site, &object.id()).await {
@@ -397,7 +397,7 @@ async fn await_run(
 ) -> anyhow::Result<Object> {
     let id = object.id();
     let subject = clean(&id.subject());
-    let mut told = String::new();
+    let mut last_text = String::new();
     say(Mark::Action, &format!("reconciling {subject}"));
     let mut patience = Patience::with(object);
     loop {
@@ -420,9 +420,9 @@ async fn await_run(
         }
         let text =
             condition(&now, "Reconciling").map(|said| clean(said.message)).unwrap_or_default();
-        if text != told && !text.is_empty() {
+        if text != last_text && !text.is_empty() {
             say(Mark::Waiting, &format!("{subject}: {text}"));
-            told = text;
+            last_text = text;
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }

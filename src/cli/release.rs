@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_suspends_just_this_release_is_told_from_those_that_suspend_others_too() {
+    fn an_entry_that_suspends_just_this_release_differs_from_those_that_suspend_others_too() {
         let row = json!({"name": "db", "namespace": "a"});
         let own = json!({"name": "db", "namespace": "a", "kubeContext": "", "reason": "x"});
         let wide = json!({"name": "db"});

@@ -6,18 +6,18 @@ use std::process::ExitCode;
 
 use ::reconcile::{REQUESTED_REASON, ROLLBACK, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
 use anyhow::{bail, ensure};
-use cause::related;
+use cause::object_references;
 use clap::Args as ClapArgs;
 use objects::Object;
 use serde_json::json;
 
-use super::built::{self, BuildableKind};
 use super::connection::{Mark, agrees, print, say};
 use super::kind::ResourceArgument;
 use super::operators;
 use super::output::ReportFormat;
 use super::reconcile::{self, FollowedRun, ReconcileTarget};
 use super::release;
+use super::render::{self, BuildableKind};
 use super::row::Row;
 use super::suspend::{ObjectSelectionArgs, change, each};
 use super::table::clean;
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Prints what would change. Returns how it ended, and the exit status of what was found.
 fn plan(args: &Args) -> anyhow::Result<(ExitCode, u8)> {
-    let settings = built::settings(&args.flags)?;
+    let settings = render::settings(&args.flags)?;
     let found = Cell::new(0);
     let ended = args.chosen.scope.place.run(async |site| {
         each(&site, &args.chosen, async |_, object| {
@@ -130,7 +130,7 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
         // Followed when all are resumed, since one may depend on another.
         let runs: RefCell<Vec<FollowedRun>> = RefCell::new(Vec::new());
         let follow = |target: &ResourceArgument, object: Object| {
-            if args.wait && !related::has_no_runs(&object) {
+            if args.wait && !object_references::has_no_runs(&object) {
                 let awaited = ReconcileTarget::Generation;
                 let target = target.clone();
                 runs.borrow_mut().push(FollowedRun { target, object, awaited, release: None });
@@ -142,12 +142,12 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
                 let row = release::named(object, name)?;
                 let release = clean(&release::full_name(&row));
                 let changed = release::resume(&site, target, object, &row).await?;
-                let told = if changed.is_some() {
+                let effect = if changed.is_some() {
                     "is resumed"
                 } else {
                     "is not listed in spec.suspendedReleases"
                 };
-                say(Mark::Success, &format!("release {release} of {subject} {told}"));
+                say(Mark::Success, &format!("release {release} of {subject} {effect}"));
                 if let Some(changed) = changed {
                     follow(target, changed);
                 }

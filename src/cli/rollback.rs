@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::connection::{Mark, print, say};
 use super::kind::{self, ResourceArgument};
-use super::patience::Patience;
+use super::operator_wait::Patience;
 use super::release::ReleaseSuspension;
 use super::scope::{ClusterScope, Site};
 use super::suspend::{by, change};
@@ -227,7 +227,8 @@ impl RollbackTarget {
     /// Whether it is in another cluster.
     fn is_remote(&self) -> bool {
         let context = self.row.as_ref().and_then(|row| row["kubeContext"].as_str());
-        cause::related::is_elsewhere(&self.owner) || context.is_some_and(|it| !it.is_empty())
+        cause::object_references::is_elsewhere(&self.owner)
+            || context.is_some_and(|it| !it.is_empty())
     }
 
     /// Its revisions that the status knows, the newest first.
@@ -253,7 +254,7 @@ impl RollbackTarget {
     }
 
     /// Whether nothing is under way.
-    fn is_at_rest(&self) -> bool {
+    fn is_idle(&self) -> bool {
         match &self.row {
             Some(row) => row["state"] == "Suspended",
             None => condition(&self.owner, "Reconciling").is_none_or(|it| it.status != "True"),
@@ -415,7 +416,7 @@ async fn outcome(
     loop {
         let found = read(site, target, name.as_deref()).await?;
         patience.look(&site.cluster, &found.owner).await;
-        if found.is_at_rest() {
+        if found.is_idle() {
             let annotation = asked.annotation(name.as_deref());
             let is_requested = found.owner.annotation(ROLLBACK) == Some(annotation.as_str());
             match found.progress(asked) {

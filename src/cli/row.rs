@@ -1,7 +1,7 @@
 //! What tables say of an object: ready, revision, who suspended it, message.
 
 use apply::health::{self, Health};
-use cause::related::is_reconciled;
+use cause::object_references::is_reconciled;
 use cause::{ConditionView, condition};
 use objects::Object;
 use reconcile::{Hold, Time};
@@ -161,7 +161,7 @@ fn suspension(object: &Object, now: Time) -> String {
 
 /// Whether an object that windlass reconciles does not say whether it is ready.
 pub(super) fn is_silent(object: &Object) -> bool {
-    let has_runs = is_reconciled(&object.id()) && !cause::related::has_no_runs(object);
+    let has_runs = is_reconciled(&object.id()) && !cause::object_references::has_no_runs(object);
     has_runs && condition(object, "Ready").is_none()
 }
 
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_reports_nothing_is_told_from_one_that_has_nothing_to_report() {
+    fn an_object_that_reports_nothing_differs_from_one_that_has_nothing_to_report() {
         let silent = |kind: &str, spec: Value, status: Value| {
             let value = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": kind,
                 "metadata": {"name": "a"}, "spec": spec, "status": status});

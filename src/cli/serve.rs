@@ -12,10 +12,10 @@ use crate::controllers::kinds::{self, Process};
 use windlass_cluster::client::{Access, connect};
 use windlass_cluster::election::{Candidate, ElectionState};
 use windlass_cluster::events::Events;
-use windlass_cluster::events::forward::Forward;
+use windlass_cluster::events::forwarder::Forward;
 use windlass_cluster::lease::LeadershipLostError;
 use windlass_cluster::metrics::Metrics;
-use windlass_runtime::work_queue::Hub;
+use windlass_runtime::work_queue::WorkQueue;
 use windlass_serve::server::{self, Listener, Readiness};
 use windlass_serve::settings::Settings;
 use windlass_serve::telemetry;
@@ -80,7 +80,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     let identity = settings.identity();
     let access = Access { kubeconfig: settings.kubeconfig.as_deref(), ..Access::default() };
     let events = Arc::new(Events::new(&identity, metrics.clone()));
-    let hub = Arc::new(Hub::new(metrics.clone()));
+    let work_queue = Arc::new(WorkQueue::new(metrics.clone()));
     let artifacts = server::artifacts(store.clone(), leadership.clone())
         .merge(server::events(events.clone(), metrics.clone()));
     let servers = [
@@ -115,7 +115,8 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     };
     let leading = lead(candidate.as_mut(), tell);
     let impatient = stop.clone();
-    let process = Process { cluster, artifacts: store, events, hub, metrics, readiness, webhooks };
+    let process =
+        Process { cluster, artifacts: store, events, work_queue, metrics, readiness, webhooks };
     let work = async {
         kinds::run(settings, process, stop).await;
         for server in servers {
@@ -204,7 +205,7 @@ fn stop_signal() -> anyhow::Result<CancellationToken> {
     let stop = CancellationToken::new();
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
-    let told = stop.clone();
+    let stop_token = stop.clone();
     tokio::spawn(async move {
         let mut asked = false;
         loop {
@@ -215,7 +216,7 @@ fn stop_signal() -> anyhow::Result<CancellationToken> {
             }
             asked = true;
             tracing::info!("shutting down; waiting for runs in progress");
-            told.cancel();
+            stop_token.cancel();
         }
     });
     Ok(stop)

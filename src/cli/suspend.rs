@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use cause::{hold, owners, related};
+use cause::{hold, object_references, owners};
 use clap::Args as ClapArgs;
 use jiff::{SignedDuration, Timestamp};
 use objects::Object;
@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let annotation = |key: &str| annotations[key].as_str();
         let until = annotation(SUSPENDED_UNTIL);
         let wanted = Hold::parse(annotation(SUSPENDED_BY), annotation(SUSPENDED_REASON), until);
-        let told = wanted.map(|hold| hold.to_string()).unwrap_or_default();
+        let description = wanted.map(|hold| hold.to_string()).unwrap_or_default();
         each(&site, &args.chosen, async |target, object| {
             ensure!(until.is_none() || expires(object), "{NEVER_EXPIRES}");
             if let Some(name) = &args.chosen.release {
@@ -98,18 +98,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 release::suspend(&site, target, object, &row, &suspension).await?;
                 let release = release::full_name(&row);
                 let subject = object.id().subject();
-                let told = format!("release {release} of {subject} is suspended: {reason}");
-                say(Mark::Success, &clean(&told));
+                let description = format!("release {release} of {subject} is suspended: {reason}");
+                say(Mark::Success, &clean(&description));
                 return Ok(());
             }
             ensure!(until.is_none() || may_end(object), "{NOT_ENDED}");
-            if let Some(before) = replaced(object, &told) {
+            if let Some(before) = replaced(object, &description) {
                 say(Mark::Warning, &clean(&format!("{} was {before}", object.id().subject())));
             }
             let changed = change(&site, target, object, &patch).await?;
             // Another program may have suspended it meanwhile, so that the end does not count.
-            let told = hold(&changed).map(|hold| hold.to_string()).unwrap_or_default();
-            say(Mark::Success, &clean(&format!("{} is {told}", object.id().subject())));
+            let description = hold(&changed).map(|hold| hold.to_string()).unwrap_or_default();
+            say(Mark::Success, &clean(&format!("{} is {description}", object.id().subject())));
             Ok(())
         })
         .await
@@ -205,7 +205,7 @@ pub(super) async fn each(
     let mut failed = left_out.len();
     for (target, object) in &found {
         let id = object.id();
-        let done = match related::is_reconciled(&id) {
+        let done = match object_references::is_reconciled(&id) {
             true => act(target, object).await,
             false => {
                 Err(anyhow::anyhow!("windlass does not reconcile objects of kind {}", id.kind))
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspension_that_is_replaced_is_told_also_to_its_owner() {
+    fn a_suspension_that_is_replaced_is_reported_with_its_owner() {
         let suspended = |reason: &str, suspend: bool| {
             Object::new(json!({
                 "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",

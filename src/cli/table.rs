@@ -362,12 +362,12 @@ mod tests {
     #[test]
     fn ages_are_those_of_kubectl() {
         let now: Time = "2026-11-24T12:00:00Z".parse().unwrap();
-        let told =
+        let format =
             |seconds: i64| age(now.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok(), now);
         let ages =
             [5, 119, 125, 3 * 60, 3600, 4 * 3600 + 60, 30 * 3600, 3 * 86_400 + 3600, 40 * 86_400];
         let expected = ["5s", "119s", "2m5s", "3m", "60m", "4h1m", "30h", "3d1h", "40d"];
-        assert_eq!(ages.map(told), expected);
+        assert_eq!(ages.map(format), expected);
         assert_eq!(age(None, now), "");
     }
 }

@@ -1,14 +1,15 @@
 //! `windlass template`: renders a chart as `helm template` does: same output, same errors, same exit status.
 //!
-//! Here: the steps. Elsewhere: flags (`template/flags.rs`, `template/other.rs`), what clap says of them (`template/usage.rs`), files
-//! (`template/files.rs`), values (`template/values.rs`), output (`template/output.rs`), a failing template shown to a
-//! person (`template/explain.rs`), charts of kustomizations (`template/overlay.rs`), `helm lint` (`template/lint.rs`), everything that needs no disk (engine `helm`).
+//! Here: the steps. Elsewhere: flags (`template/flags.rs`, `template/ignored_flags.rs`), what clap says of them
+//! (`template/usage.rs`), files (`template/files.rs`), values (`template/values.rs`), output (`template/output.rs`), a
+//! failing template shown to a person (`template/explain.rs`), charts of kustomizations (`template/overlay.rs`), `helm
+//! lint` (`template/lint.rs`), everything that needs no disk (engine `helm`).
 
 mod explain;
 mod files;
 mod flags;
+mod ignored_flags;
 mod lint;
-mod other;
 mod output;
 mod overlay;
 mod usage;

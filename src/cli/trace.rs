@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use cause::related;
+use cause::object_references;
 use clap::Args as ClapArgs;
 use objects::{Object, ObjectId};
 use serde::Serialize;
@@ -114,7 +114,7 @@ async fn way(site: &Site, object: Object) -> anyhow::Result<Vec<Stop>> {
             }
         }
     }
-    if stops.len() == 1 && !related::is_reconciled(&at.id()) {
+    if stops.len() == 1 && !object_references::is_reconciled(&at.id()) {
         let text =
             "not applied by windlass or Flux: it has neither their labels nor an owner reference";
         let stop = nothing(&at.id(), "applied by", text);
@@ -125,15 +125,15 @@ async fn way(site: &Site, object: Object) -> anyhow::Result<Vec<Stop>> {
 
 /// What an object comes from: its controller, what applied it, its source.
 fn above(object: &Object) -> Option<(ObjectId, &'static str)> {
-    let source = || related::sources(object).into_iter().next().map(|id| (id, "from"));
-    if related::is_reconciled(&object.id())
+    let source = || object_references::sources(object).into_iter().next().map(|id| (id, "from"));
+    if object_references::is_reconciled(&object.id())
         && let Some(source) = source()
     {
         return Some(source);
     }
-    related::controller(object)
+    object_references::controller(object)
         .map(|id| (id, "controlled by"))
-        .or_else(|| related::applier(object).map(|id| (id, "applied by")))
+        .or_else(|| object_references::applier(object).map(|id| (id, "applied by")))
 }
 
 fn nothing(id: &ObjectId, relation: &'static str, message: &str) -> Stop {
@@ -163,7 +163,7 @@ fn stop(object: &Object, relation: &'static str) -> Stop {
     let metadata = metadata.into_iter().flatten();
     let metadata =
         metadata.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
-    let is_ours = related::is_reconciled(&object.id());
+    let is_ours = object_references::is_reconciled(&object.id());
     Stop {
         object: object.id().subject(),
         relation,

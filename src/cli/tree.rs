@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use apply::health;
-use cause::related;
+use cause::object_references;
 use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
@@ -77,8 +77,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             left: MAX_TREE_OBJECTS,
             way: Vec::new(),
         };
-        let sources = related::sources(&object);
-        let made = related::made_chart(&object);
+        let sources = object_references::sources(&object);
+        let made = object_references::made_chart(&object);
         let mut top = Box::pin(grower.grow(object)).await?;
         if let Some(id) = sources.into_iter().next() {
             let source = fact_source::read(&site.cluster, &id).await;
@@ -120,17 +120,17 @@ impl Grower<'_> {
         let id = object.id();
         self.way.push(id.clone());
         let mut below = Vec::new();
-        if related::is_reconciled(&id) {
-            let mut ids = related::applied(&object);
-            if related::is_elsewhere(&object) {
+        if object_references::is_reconciled(&id) {
+            let mut ids = object_references::applied(&object);
+            if object_references::is_elsewhere(&object) {
                 below.extend(self.elsewhere(std::mem::take(&mut ids)));
             }
-            below.extend(self.elsewhere(related::in_contexts(&object)));
+            below.extend(self.elsewhere(object_references::in_contexts(&object)));
             let (users, unreadable) = self.users(&id).await?;
             below.extend(unreadable);
             ids.extend(users);
             ids.retain(|id| {
-                !self.way.contains(id) && (!self.is_compact || related::is_reconciled(id))
+                !self.way.contains(id) && (!self.is_compact || object_references::is_reconciled(id))
             });
             let more = ids.len().saturating_sub(self.left);
             ids.truncate(self.left);
@@ -161,7 +161,7 @@ impl Grower<'_> {
 
     /// What was applied in the clusters of `spec.kubeConfig` and `spec.kubeContexts`, of which no object is read.
     fn elsewhere(&mut self, mut ids: Vec<ObjectId>) -> Vec<Branch> {
-        ids.retain(|id| !self.is_compact || related::is_reconciled(id));
+        ids.retain(|id| !self.is_compact || object_references::is_reconciled(id));
         ids.truncate(self.left);
         self.left -= ids.len();
         let why = "is in another cluster (spec.kubeConfig or spec.kubeContexts), which is not read";
@@ -191,7 +191,7 @@ impl Grower<'_> {
                 Err(error) => return Err(error.into()),
             };
             let mut keep = |objects: Vec<Object>| {
-                let users = objects.iter().filter(|it| related::sources(it).contains(id));
+                let users = objects.iter().filter(|it| object_references::sources(it).contains(id));
                 found.extend(users.map(Object::id));
                 Ok(())
             };
@@ -254,7 +254,7 @@ fn describe(id: &ObjectId, read: Read) -> Branch {
     let (health, message, revision) = match &read {
         Err(error) => ("Unknown".to_owned(), error.clone(), String::new()),
         Ok(None) => ("NotFound".to_owned(), "does not exist".to_owned(), String::new()),
-        Ok(Some(object)) if related::is_reconciled(id) => {
+        Ok(Some(object)) if object_references::is_reconciled(id) => {
             let row = Row::of(object, now);
             let health = match row.ready.as_str() {
                 _ if row.is_suspended() => "Suspended",

@@ -72,7 +72,7 @@ async fn uninstall(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
     if args.delete_crds || installation.own.is_empty() {
         let operators = Operators::find(cluster).await?;
         if args.delete_crds {
-            ensure_nobody_else(&operators, namespace)?;
+            ensure_no_other_operator(&operators, namespace)?;
         }
         installation.ensure_not_elsewhere(&operators, namespace)?;
     }
@@ -146,7 +146,7 @@ fn is_agreed(namespace: &str, held: Option<usize>) -> anyhow::Result<bool> {
 ///
 /// # Errors
 /// Another one does; names it.
-fn ensure_nobody_else(operators: &Operators, namespace: &str) -> anyhow::Result<()> {
+fn ensure_no_other_operator(operators: &Operators, namespace: &str) -> anyhow::Result<()> {
     let is_other = |kind: ApiOperator, of: &str| kind != ApiOperator::Windlass || of != namespace;
     let mut others = operators.active().filter(|it| is_other(it.kind, &it.namespace));
     let Some(other) = others.next() else { return Ok(()) };
@@ -285,7 +285,7 @@ async fn held_by(cluster: &Cluster, gvk: &Gvk) -> Result<Vec<Object>, ClusterErr
 async fn await_end(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.connection.timeout;
     let pods = Gvk::new("v1", "Pod");
-    let mut told = None;
+    let mut last_acting = None;
     loop {
         let running = cluster.list_of_kind(&pods, &args.connection.namespace, OURS).await?;
         let mut acting = running.first().map(|pod| format!("{} is still running", name(pod)));
@@ -297,9 +297,9 @@ async fn await_end(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
         if Instant::now() >= deadline {
             bail!("{acting}; no CRD was deleted: run this again when it is gone");
         }
-        if told.as_ref() != Some(&acting) {
+        if last_acting.as_ref() != Some(&acting) {
             say(Mark::Waiting, &acting);
-            told = Some(acting);
+            last_acting = Some(acting);
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }

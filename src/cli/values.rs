@@ -11,7 +11,7 @@ use crds::ConfigKind;
 use crds::helm::HelmRelease;
 use golang::GoRuntimeValue;
 use helm::values::{Layer, Leaf, coalesce, layers, process_dependencies, provenance, to_json};
-use reconcile::Rest;
+use reconcile::Outcome;
 use serde::Serialize;
 use serde_json::json;
 
@@ -182,7 +182,7 @@ async fn read(site: &Site, namespace: &str, release: &HelmRelease) -> Objects {
 fn compose(namespace: &str, release: &HelmRelease, objects: &Objects) -> anyhow::Result<Values> {
     match values::compose(namespace, &release.spec, objects) {
         Ok(values) => Ok(values),
-        Err(Rest::Failed(_, text, _)) => bail!(text),
+        Err(Outcome::Failed(_, text, _)) => bail!(text),
         Err(_) => bail!("the values cannot be put together"),
     }
 }

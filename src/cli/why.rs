@@ -1,9 +1,9 @@
 //! `windlass why`: why an object is not ready, on one screen.
 //!
-//! Here: the screen. Below: everything that is not ready (`why/every.rs`). Elsewhere: the walk to the cause (engine `cause`),
-//! fetching its facts (`fact_source.rs`).
+//! Here: the screen. Below: everything that is not ready (`why/all.rs`). Elsewhere: the walk to the cause (engine
+//! `cause`), fetching its facts (`fact_source.rs`).
 
-mod every;
+mod all;
 
 use std::process::ExitCode;
 
@@ -60,8 +60,8 @@ operator is active where no object was named; 2 if something could not be read; 
 /// There is no such kind, the only object does not exist, or the API server did not respond.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.scope.place.run(async |site| {
-        if let Some(targets) = every::targets(&site, &args.what).await? {
-            return every::run(site, args, &targets).await;
+        if let Some(targets) = all::targets(&site, &args.what).await? {
+            return all::run(site, args, &targets).await;
         }
         let targets = kind::targets(&site.cluster, &args.what).await?;
         args.scope.check(&targets)?;
@@ -140,7 +140,7 @@ async fn explain(site: &Site, target: &ResourceArgument) -> anyhow::Result<Why> 
     let id = object.id();
     facts.knows(&target.resource, object);
     let mut why = facts.explain(&id).await?;
-    if cause::related::is_reconciled(&id) {
+    if cause::object_references::is_reconciled(&id) {
         let remark = operators::remark(&site.cluster, jiff::Timestamp::now());
         why.remarks.extend(remark.await);
     }

@@ -21,7 +21,7 @@ use kube::core::ResourceExt as _;
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::depends_on::ObjectDependency;
 use reconcile::{
-    DependencyState, Edge, Facts, Gate, ObjectKey, Rest, Rollback, SHORTEST_INTERVAL, Time,
+    DependencyState, Edge, Facts, Gate, ObjectKey, Outcome, Rollback, SHORTEST_INTERVAL, Time,
     after_resolve, before_resolve,
 };
 
@@ -36,7 +36,7 @@ use windlass_runtime::dependencies::depends_on;
 use windlass_runtime::expressions::{ExpressionCache, Expressions};
 use windlass_runtime::kind::{ControllerKind, log_failed_request, node_named, node_of};
 use windlass_runtime::namespaces::{self, Namespaces};
-use windlass_runtime::object_store::Memories;
+use windlass_runtime::object_store::StateCache;
 use windlass_runtime::record::Latest;
 use windlass_runtime::reference::References;
 use windlass_runtime::target::{ClusterTarget, TargetSpec};
@@ -57,7 +57,7 @@ pub(crate) trait ApplierKind: OurKind + crds::Applier {
     type Timeouts: Copy + Send + Sync + 'static;
     /// What a spec names besides a cluster and an account, as it was read.
     type SpecInputs: Send;
-    /// What a run came by besides its rest.
+    /// What a run has besides its outcome.
     type RunDetails: Default + Send;
 
     /// Why a dependency that is ready does not do yet for an object that is about to be at a revision.
@@ -80,7 +80,7 @@ pub(crate) trait ApplierKind: OurKind + crds::Applier {
     fn announcement(&self) -> String;
 
     /// Checks what can be checked without a cluster and expressions.
-    fn check(&self) -> Result<Self::Timeouts, Rest>;
+    fn check(&self) -> Result<Self::Timeouts, Outcome>;
 
     /// Interval and retry interval.
     fn pace(timeouts: &Self::Timeouts) -> Pace;
@@ -109,7 +109,7 @@ pub(crate) trait ApplierKind: OurKind + crds::Applier {
         session: &Session<Self>,
         object: &Arc<Self>,
     ) -> impl Future<Output = Result<Option<Duration>, ClusterError>> + Send {
-        session.rest_suspended(object)
+        session.finish_suspended(object)
     }
 
     /// The rollback that a user requested of the object and that waits or is done; none for a kind that has no rollbacks.
@@ -128,7 +128,7 @@ pub(crate) trait ApplierKind: OurKind + crds::Applier {
         session: &Session<Self>,
         object: &Self,
         references: &mut References,
-    ) -> impl Future<Output = Result<Self::SpecInputs, Rest>> + Send;
+    ) -> impl Future<Output = Result<Self::SpecInputs, Outcome>> + Send;
 
     /// A run behind the gate; nothing where the spec changed meanwhile.
     fn reconcile(
@@ -142,7 +142,7 @@ pub(crate) trait ApplierKind: OurKind + crds::Applier {
     fn finalize(
         session: &Session<Self>,
         object: &Arc<Self>,
-    ) -> impl Future<Output = Result<Leaving<Self>, ClusterError>> + Send;
+    ) -> impl Future<Output = Result<FinalizeOutcome<Self>, ClusterError>> + Send;
 
     /// Whether what was applied stays when the Secret with the kubeconfig of its cluster is gone.
     const STAYS_WITHOUT_KUBECONFIG: bool;
@@ -179,21 +179,21 @@ pub(crate) enum Pending {
 /// How far a run came.
 pub(crate) struct RunReport<K: ApplierKind> {
     pub(crate) object: Arc<K>,
-    pub(crate) rest: Rest,
+    pub(crate) outcome: Outcome,
     pub(crate) came: K::RunDetails,
     /// For how long nothing is said of it, since it will mostly be over by then.
     pub(crate) unsaid_for: Option<Duration>,
 }
 
 impl<K: ApplierKind> RunReport<K> {
-    /// A run that came to nothing but its rest.
-    pub(crate) fn early(object: &Arc<K>, rest: Rest) -> Self {
-        Self { object: object.clone(), rest, came: K::RunDetails::default(), unsaid_for: None }
+    /// A run that has nothing but its outcome.
+    pub(crate) fn early(object: &Arc<K>, outcome: Outcome) -> Self {
+        Self { object: object.clone(), outcome, came: K::RunDetails::default(), unsaid_for: None }
     }
 }
 
 /// How far the removal of an object came.
-pub(crate) enum Leaving<K: ApplierKind> {
+pub(crate) enum FinalizeOutcome<K: ApplierKind> {
     /// Nothing is left that is ours: the finalizer goes.
     Done(Arc<K>),
     /// It goes on later.
@@ -204,7 +204,7 @@ pub(crate) enum Leaving<K: ApplierKind> {
 
 /// The end of a run, as it is reported.
 pub(crate) struct End {
-    pub(crate) rest: Rest,
+    pub(crate) outcome: Outcome,
     pub(crate) began: Time,
     pub(crate) now: Time,
     /// `spec.interval`, as it is told.
@@ -300,7 +300,7 @@ pub(crate) fn announcement<K: ApplierKind>(object: &K, revision: Option<&str>) -
 
 /// The object is gone: so are its watches, and what it remembered.
 fn forget<K: ApplierKind>(node: &ObjectKey, context: &Context) {
-    let memories = context.shared::<Memories<ApplierState<K>>>();
+    let memories = context.shared::<StateCache<ApplierState<K>>>();
     let memory = memories.of(node);
     let target = memory.lock().target.take();
     if let Some(target) = target {
@@ -317,7 +317,7 @@ async fn run<K: ApplierKind>(seen: Arc<K>, context: Arc<Context>) -> Option<Dura
     context.shared::<Namespaces>().known().await;
     lifecycle::known(&context).await;
     let node = node_of(&*seen);
-    let memory = context.shared::<Memories<ApplierState<K>>>().of(&node);
+    let memory = context.shared::<StateCache<ApplierState<K>>>().of(&node);
     let (latest, kept, own) = {
         let memory = memory.lock();
         (memory.latest.clone(), memory.expressions.clone(), memory.own.clone())
@@ -374,25 +374,27 @@ impl<K: ApplierKind> Session<K> {
         let facts = self.facts(&object, is_under_way).await;
         match before_resolve(&facts) {
             Gate::Suspended if is_under_way => return K::stop(self, &object).await,
-            Gate::Suspended => return self.rest_suspended(&object).await,
-            Gate::Closed => return self.rest_closed(&object).await,
-            Gate::Rest(rest) => return self.finish(RunReport::early(&object, rest), None).await,
+            Gate::Suspended => return self.finish_suspended(&object).await,
+            Gate::Closed => return self.finish_closed(&object).await,
+            Gate::Outcome(outcome) => {
+                return self.finish(RunReport::early(&object, outcome), None).await;
+            }
             Gate::Open => {}
         }
         let Some(object) = self.latest.set_finalizer(&self.context, &object, true).await? else {
             return Ok(None);
         };
-        if let Err(rest) = needed {
-            return self.finish(RunReport::early(&object, rest), None).await;
+        if let Err(outcome) = needed {
+            return self.finish(RunReport::early(&object, outcome), None).await;
         }
         let timeouts = match object.check() {
             Ok(timeouts) => timeouts,
-            Err(rest) => return self.finish(RunReport::early(&object, rest), None).await,
+            Err(outcome) => return self.finish(RunReport::early(&object, outcome), None).await,
         };
         let health = object.health_check_exprs();
         let depends_on = object.depends_on();
-        if let Err(rest) = self.expressions.read(object.meta(), health, depends_on).await {
-            return self.finish(RunReport::early(&object, rest), None).await;
+        if let Err(outcome) = self.expressions.read(object.meta(), health, depends_on).await {
+            return self.finish(RunReport::early(&object, outcome), None).await;
         }
         match K::reconcile(self, &object, facts, timeouts).await? {
             // Something changed meanwhile: the next run decides anew.
@@ -402,7 +404,7 @@ impl<K: ApplierKind> Session<K> {
         }
     }
 
-    /// Tells the hub on whom the object depends, so that their changes wake it.
+    /// Tells the work queue on whom the object depends, so that their changes wake it.
     fn set_edges(&self, object: &K, needed: &[ObjectDependency]) {
         let mut dependencies: BTreeSet<ObjectKey> = depends_on(object)
             .iter()
@@ -412,16 +414,21 @@ impl<K: ApplierKind> Session<K> {
             })
             .collect();
         dependencies.extend(needed.iter().flat_map(|it| self.context.dependencies.nodes(it)));
-        self.context.hub.set_edges(&self.node, Edge::DependsOn, dependencies);
+        self.context.work_queue.set_edges(&self.node, Edge::DependsOn, dependencies);
         let source = object.source().into_iter().collect();
-        self.context.hub.set_edges(&self.node, Edge::Source, source);
+        self.context.work_queue.set_edges(&self.node, Edge::Source, source);
         let namespace = namespaces::node_of(&self.node.namespace);
-        self.context.hub.set_edges(&self.node, Edge::Reference, BTreeSet::from([namespace]));
+        self.context.work_queue.set_edges(&self.node, Edge::Reference, BTreeSet::from([namespace]));
     }
 
     /// What the gate says once dependencies are known; nothing if it is open. Suspension and windows were asked about
     /// before anything was resolved.
-    pub(crate) async fn gate(&self, object: &Arc<K>, facts: Facts, revision: &str) -> Option<Rest> {
+    pub(crate) async fn gate(
+        &self,
+        object: &Arc<K>,
+        facts: Facts,
+        revision: &str,
+    ) -> Option<Outcome> {
         let context = &self.context;
         let store = &self.context.store::<K>();
         let stale = |other: &K| K::stale(other, object, revision);
@@ -431,12 +438,12 @@ impl<K: ApplierKind> Session<K> {
         let is_blocked = context.settings.no_cross_namespace_refs;
         let needed = match context.dependencies.named_by(&**object, is_blocked) {
             Ok(needed) => needed,
-            Err(rest) => return Some(rest),
+            Err(outcome) => return Some(outcome),
         };
         dependencies.extend(needed.iter().map(|it| context.dependencies.state(it)));
         let facts = Facts { dependencies, suspended: false, ..facts };
         match after_resolve(&facts, self.in_future(context.settings.requeue_dependency)) {
-            Gate::Rest(rest) => Some(rest),
+            Gate::Outcome(outcome) => Some(outcome),
             Gate::Open | Gate::Suspended | Gate::Closed => None,
         }
     }
@@ -455,7 +462,7 @@ impl<K: ApplierKind> Session<K> {
     }
 
     /// Where and as whom it is applied, without anything else that the spec names.
-    pub(crate) async fn target(&self, object: &K) -> Result<Arc<ClusterTarget>, Rest> {
+    pub(crate) async fn target(&self, object: &K) -> Result<Arc<ClusterTarget>, Outcome> {
         let mut references = References::new(&self.context.watcher);
         let target = self.context.targets.of(&self.wanted(object), &mut references).await;
         references.watch(&self.node);
@@ -466,7 +473,7 @@ impl<K: ApplierKind> Session<K> {
     pub(crate) async fn named(
         &self,
         object: &K,
-    ) -> Result<(Arc<ClusterTarget>, K::SpecInputs), Rest> {
+    ) -> Result<(Arc<ClusterTarget>, K::SpecInputs), Outcome> {
         // All of it is watched before any of it is missed.
         let mut references = References::new(&self.context.watcher);
         let target = self.context.targets.of(&self.wanted(object), &mut references).await;
@@ -505,17 +512,20 @@ impl<K: ApplierKind> Session<K> {
         let pace = timeouts.as_ref().map_or(none, K::pace);
         let again =
             timeouts.map_or(AFTER_REFUSAL, |timeouts| self.interval(&ended.object, &timeouts));
-        let rest = ended.rest.clone().or_wake(now.saturating_add(pace.retry).unwrap_or(Time::MAX));
-        let end = End { rest, began: self.began, now, interval: pace.interval };
+        let outcome =
+            ended.outcome.clone().or_wake(now.saturating_add(pace.retry).unwrap_or(Time::MAX));
+        let end = End { outcome, began: self.began, now, interval: pace.interval };
         let Report { object, before, after, events } = K::report(self, ended, &end);
         self.latest.write_status(&self.context, &object, &before, &after).await?;
         for event in events {
             self.context.events.announce(&*object, K::CONTROLLER, event);
         }
-        Ok(match &end.rest {
-            Rest::Settled(..) => Some(K::next_look(&self.memory()).unwrap_or(again)),
-            Rest::Stalled(..) => None,
-            Rest::Running(_, _, wake) | Rest::Blocked(_, _, wake) | Rest::Failed(_, _, wake) => {
+        Ok(match &end.outcome {
+            Outcome::Settled(..) => Some(K::next_look(&self.memory()).unwrap_or(again)),
+            Outcome::Stalled(..) => None,
+            Outcome::Running(_, _, wake)
+            | Outcome::Blocked(_, _, wake)
+            | Outcome::Failed(_, _, wake) => {
                 let at = wake.earliest().unwrap_or(now);
                 Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
             }

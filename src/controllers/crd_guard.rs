@@ -1,7 +1,7 @@
 //! The guard of CustomResourceDefinitions: every write and every removal of one is judged by the objects that exist.
 //!
 //! Here: what may be done with a definition ([`Guard`]). In the folder: what a manifest says about it (`policy`), who
-//! else has a definition (`claims`), reading the objects (`survey`), moving them out of
+//! else has a definition (`claims`), reading the objects (`object_check`), moving them out of
 //! versions that go (`migrate`), exporting them (`export`) before their definition is deleted (`removal`). Elsewhere: what breaks (engine `crdguard`), what
 //! follows (each applier).
 //!
@@ -12,9 +12,9 @@ pub(crate) mod claims;
 pub(crate) mod error;
 pub(crate) mod export;
 mod migrate;
+pub(crate) mod object_check;
 mod policy;
 mod removal;
-pub(crate) mod survey;
 
 use crdguard::ChangeVerdict;
 use objects::{Gvk, Object};
@@ -188,7 +188,8 @@ impl<'a> Guard<'a> {
         let fields = |it: &Object| Value::Object(it.fields().clone());
         let old = fields(live);
         let new = fields(new);
-        let surveyed = survey::survey(self.target.as_ourselves(), self.namespace, old, new).await;
+        let surveyed =
+            object_check::survey(self.target.as_ourselves(), self.namespace, old, new).await;
         let verdict: ChangeVerdict = match surveyed {
             Ok(verdict) if verdict.is_compatible() => return Ok(None),
             Ok(verdict) => verdict,

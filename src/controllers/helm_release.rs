@@ -1,7 +1,8 @@
 //! HelmRelease: a chart with values, kept released as Helm releases it.
 //!
-//! Here: a run from its gate to its report. Elsewhere: what is wished (`validated_spec`, `values`), the chart (`chart`, `template`),
-//! the release itself (`release_runner`, of which it is an owner: `owner`), deletion (`finalize`).
+//! Here: a run from its gate to its report. Elsewhere: the desired state (`validated_spec`, `values`), the chart
+//! (`chart`, `template`), the release itself (`release_runner`, of which it is an owner: `owner`), deletion
+//! (`finalize`).
 
 mod chart;
 mod finalize;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 use crds::helm::HelmRelease;
 use helm::template::Strategy;
 use kube::core::{Resource as _, ResourceExt as _};
-use reconcile::{Facts, ObjectKey, ROLLBACK, Rest, Rollback};
+use reconcile::{Facts, ObjectKey, Outcome, ROLLBACK, Rollback};
 use release::{Origin, ReleaseDesiredState};
 
 use self::owner::{PendingStatus, ReleaseOwner};
@@ -29,11 +30,11 @@ pub(super) use self::pause::released_parts;
 pub(crate) use self::validated_spec::{FORCE_AT, RESET_AT};
 use self::validated_spec::{ReleaseInputs, Timeouts};
 use super::applier::{
-    self, ApplierController, ApplierKind, End, Leaving, Observation, Pace, Pending,
+    self, ApplierController, ApplierKind, End, FinalizeOutcome, Observation, Pace, Pending,
 };
 use super::release_runner::action_options::ActionOptions;
 use super::release_runner::postrender::PostRenderers;
-use super::release_runner::{self, MANAGER, Wish, drive};
+use super::release_runner::{self, DesiredRelease, MANAGER, drive};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
 use windlass_runtime::dependencies::DependencyTarget;
@@ -101,10 +102,10 @@ impl DependencyTarget for ApplierController<HelmRelease> {
     type Object = HelmRelease;
 }
 
-/// What a run came by besides its rest.
+/// What a run has besides its outcome.
 #[derive(Default)]
 pub(crate) struct HelmReleaseRunDetails {
-    wish: Option<Arc<Wish>>,
+    desired_release: Option<Arc<DesiredRelease>>,
     /// `namespace/name` of the HelmChart that was made for it, if it is known.
     helm_chart: Option<String>,
     /// What has to be written besides.
@@ -148,7 +149,7 @@ impl ApplierKind for HelmRelease {
         applier::announcement(self, status.and_then(|it| it.last_attempted_revision.as_deref()))
     }
 
-    fn check(&self) -> Result<Timeouts, Rest> {
+    fn check(&self) -> Result<Timeouts, Outcome> {
         status::check(self).and_then(|()| validated_spec::check(&self.spec))
     }
 
@@ -195,7 +196,7 @@ impl ApplierKind for HelmRelease {
         _: &Session,
         object: &Self,
         references: &mut References,
-    ) -> Result<values::Values, Rest> {
+    ) -> Result<values::Values, Outcome> {
         values::read(object, references).await
     }
 
@@ -212,7 +213,7 @@ impl ApplierKind for HelmRelease {
     async fn finalize(
         session: &Session,
         object: &Arc<Self>,
-    ) -> Result<Leaving<Self>, ClusterError> {
+    ) -> Result<FinalizeOutcome<Self>, ClusterError> {
         session.finalize(object).await
     }
 
@@ -222,10 +223,10 @@ impl ApplierKind for HelmRelease {
 
     fn report(_: &Session, ended: HelmReleaseRunReport, end: &End) -> applier::Report<Self> {
         let HelmReleaseRunReport { object, came, .. } = ended;
-        let HelmReleaseRunDetails { wish, helm_chart, held, running } = came;
+        let HelmReleaseRunDetails { desired_release, helm_chart, held, running } = came;
         let run = report::HelmReleaseRun {
-            rest: &end.rest,
-            desired: wish.as_ref().map(|wish| &wish.desired),
+            outcome: &end.outcome,
+            desired: desired_release.as_ref().map(|desired_release| &desired_release.desired),
             helm_chart: helm_chart.as_deref(),
             running: running.as_deref(),
             now: end.now,
@@ -263,7 +264,7 @@ impl Session {
         let required = match requires::of(annotation, own, &storage, is_blocked) {
             Ok(required) if required.is_empty() => return Ok(()),
             Ok(required) => required,
-            Err(rest) => return Err(rest.into()),
+            Err(outcome) => return Err(outcome.into()),
         };
         let retry_at = self.in_future(self.context.settings.requeue_dependency);
         let checked = requires::check(&target.cluster, &required, retry_at).await;
@@ -282,37 +283,39 @@ impl Session {
     ) -> Result<Option<HelmReleaseRunReport>, ClusterError> {
         let helm_chart = match template::keep(&self.context, object).await {
             Ok(helm_chart) => helm_chart.unwrap_or_default(),
-            Err(rest) => return Ok(Some(HelmReleaseRunReport::early(object, rest))),
+            Err(outcome) => return Ok(Some(HelmReleaseRunReport::early(object, outcome))),
         };
-        let early = |rest| {
-            let mut ended = HelmReleaseRunReport::early(object, rest);
+        let early = |outcome| {
+            let mut ended = HelmReleaseRunReport::early(object, outcome);
             ended.came.helm_chart = Some(helm_chart.clone());
             Ok(Some(ended))
         };
         let requeue = self.in_future(self.context.settings.requeue_dependency);
-        if let Some(rest) = self.gate(object, facts, "").await
+        if let Some(outcome) = self.gate(object, facts, "").await
             && !self.is_under_way(object).await?
         {
-            return early(rest);
+            return early(outcome);
         }
         let source = match chart::source(&self.context, object, requeue) {
             Ok(source) => source,
-            Err(rest) => {
+            Err(outcome) => {
                 let unsaid_for = self.chart_patience(object);
-                return Ok(early(rest)?.map(|ended| HelmReleaseRunReport { unsaid_for, ..ended }));
+                return Ok(
+                    early(outcome)?.map(|ended| HelmReleaseRunReport { unsaid_for, ..ended })
+                );
             }
         };
         self.memory().chart_since = None;
         let (target, values) = match self.named(object).await {
             Ok(named) => named,
-            Err(rest) => return early(rest),
+            Err(outcome) => return early(outcome),
         };
         if let Err(error) = self.required(object, &target).await {
-            return early(error.rest()?);
+            return early(error.outcome()?);
         }
         let loaded = match release_runner::chart::load(&self.context, &source).await {
             Ok(loaded) => loaded,
-            Err(rest) => return early(rest),
+            Err(outcome) => return early(outcome),
         };
         let metadata = &loaded.chart.metadata;
         let parts = ReleaseInputs {
@@ -335,10 +338,10 @@ impl Session {
             ReleaseDesiredState { gates: self.gates(object), lifecycles, origin, ..desired };
         let ignore = match validated_spec::ignore(&object.spec) {
             Ok(ignore) => ignore,
-            Err(rest) => return early(rest),
+            Err(outcome) => return early(outcome),
         };
         let options = ActionOptions::of(&object.spec, settings);
-        let wish = Arc::new(Wish {
+        let desired_release = Arc::new(DesiredRelease {
             desired,
             options,
             values: values.map,
@@ -349,18 +352,18 @@ impl Session {
             secrets: values.secrets,
         });
         self.memory().source = Some(source.key());
-        let ended = self.drive(object, wish, &target).await;
+        let ended = self.drive(object, desired_release, &target).await;
         Ok(ended.map(|mut ended| {
             ended.came.helm_chart = Some(helm_chart);
             ended
         }))
     }
 
-    /// Does what the engine says until it rests; nothing where the spec changed meanwhile.
+    /// Does what the engine says until it has an outcome; nothing where the spec changed meanwhile.
     async fn drive(
         &self,
         object: &Arc<HelmRelease>,
-        wish: Arc<Wish>,
+        desired_release: Arc<DesiredRelease>,
         target: &Arc<ClusterTarget>,
     ) -> Option<HelmReleaseRunReport> {
         let context = &self.context;
@@ -369,14 +372,19 @@ impl Session {
         let owner = ReleaseOwner::new(context.clone(), node.clone(), latest, object.clone());
         let owner = Arc::new(owner);
         let memory = self.memory().release.clone();
-        let driven = drive::drive(context, target, node, &owner, &wish, &memory).await?;
+        let driven = drive::drive(context, target, node, &owner, &desired_release, &memory).await?;
         self.memory().waits_for = driven.is_waiting.then(|| HelmReleaseRequest::of(object));
         let held = owner.held();
         let running = driven.running;
-        let came = HelmReleaseRunDetails { wish: Some(wish), held, running, helm_chart: None };
+        let came = HelmReleaseRunDetails {
+            desired_release: Some(desired_release),
+            held,
+            running,
+            helm_chart: None,
+        };
         Some(HelmReleaseRunReport {
             came,
-            ..HelmReleaseRunReport::early(&owner.object(), driven.rest)
+            ..HelmReleaseRunReport::early(&owner.object(), driven.outcome)
         })
     }
 }

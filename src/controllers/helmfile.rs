@@ -1,10 +1,11 @@
 //! Helmfile: the releases of a helmfile, kept installed, in the order of their needs.
 //!
 //! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`model`, `operator`), where a
-//! helmfile comes from (`helmfile_source`), what is wished (`validated_spec`, `plan`, `fetching`, `decryption`, `files`, `values`, `charts`), the releases
-//! (`release_reconciler`, `order`, `prune`, `suspended`, `request`, `release_states`, `bounds`, `hooks`, `reapply`; `release_runner`, of which it is an owner), their clusters (`clusters`), deletion (`finalize`).
+//! helmfile comes from (`helmfile_source`), the desired state (`validated_spec`, `plan`, `fetching`, `decryption`,
+//! `files`, `values`, `charts`), the releases (`release_reconciler`, `order`, `prune`, `suspended_releases`, `request`,
+//! `release_states`, `status_limits`, `hooks`, `reapply`; `release_runner`, of which it is an owner), their clusters
+//! (`clusters`), deletion (`finalize`).
 
-mod bounds;
 pub(crate) mod charts;
 mod clusters;
 mod decryption;
@@ -24,7 +25,8 @@ mod release_states;
 mod report;
 mod repositories;
 mod request;
-mod suspended;
+mod status_limits;
+mod suspended_releases;
 #[cfg(test)]
 mod testing;
 mod validated_spec;
@@ -38,24 +40,24 @@ use crds::helmfile::HelmfileSpec;
 use golang::meter::Stop;
 use kube::core::ResourceExt as _;
 use objects::Masking;
-use reconcile::{Facts, ObjectKey, Reason, Rest, Wake};
+use reconcile::{Facts, ObjectKey, Outcome, Reason, Wake};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use self::bounds::fitted;
 use self::clusters::Places;
 use self::decryption::Decrypting;
 use self::fetching::{NOT_VERIFIED, Reaching};
 use self::helmfile_source::{Origin, RemoteSourceRevision};
 use self::model::Model;
 use self::plan::{HelmfilePlan, Inputs, Key};
-use self::release_reconciler::{ReleaseRunState, Silent};
+use self::release_reconciler::{ReleaseRunState, UnreachableClusters};
 use self::release_states::Book;
 use self::repositories::Repositories;
-use self::suspended::Suspensions;
+use self::status_limits::fitted;
+use self::suspended_releases::Suspensions;
 use self::validated_spec::{HelmfileInputs, Timeouts};
-use super::applier::{self, ApplierKind, End, Leaving, Observation, Pace, Pending};
+use super::applier::{self, ApplierKind, End, FinalizeOutcome, Observation, Pace, Pending};
 use super::kustomization::bases::{BuildPermits, SharedPermits};
 use super::kustomization::decryption::Decryption;
 use super::kustomization::key_services::KeyServices;
@@ -104,7 +106,7 @@ struct CachedPlan {
     plan: Arc<HelmfilePlan>,
 }
 
-/// What a run came by besides its rest.
+/// What a run has besides its outcome.
 pub(crate) struct HelmfileRunDetails<K: Model> {
     revision: String,
     plan: Option<Arc<HelmfilePlan>>,
@@ -146,9 +148,9 @@ impl<K: Model> ApplierKind for K {
         report::announcement(self)
     }
 
-    fn check(&self) -> Result<Timeouts, Rest> {
+    fn check(&self) -> Result<Timeouts, Outcome> {
         match self.fault() {
-            Some(rest) => Err(rest),
+            Some(outcome) => Err(outcome),
             None => validated_spec::check(&self.asked()),
         }
     }
@@ -208,7 +210,7 @@ impl<K: Model> ApplierKind for K {
         session: &Session<K>,
         object: &Self,
         references: &mut References,
-    ) -> Result<HelmfileInputs, Rest> {
+    ) -> Result<HelmfileInputs, Outcome> {
         let in_use = session.contexts_in_use(object);
         validated_spec::read(&session.context, object, &in_use, references).await
     }
@@ -225,7 +227,7 @@ impl<K: Model> ApplierKind for K {
     async fn finalize(
         session: &Session<K>,
         object: &Arc<Self>,
-    ) -> Result<Leaving<Self>, ClusterError> {
+    ) -> Result<FinalizeOutcome<Self>, ClusterError> {
         session.finalize(object).await
     }
 
@@ -247,15 +249,15 @@ impl<K: Model> ApplierKind for K {
         };
         let run = report::HelmfileRunSummary {
             requested,
-            rest: &end.rest,
+            outcome: &end.outcome,
             revision: &came.revision,
             rows: came.book.as_ref().map(|book| fitted(book.rows())),
             drawn: came.plan.as_ref().map(|plan| plan.drawn.as_slice()),
             now: end.now,
         };
         let (before, after, event) = report::report(&*object, run);
-        let told = came.book.map(|book| book.take_events()).unwrap_or_default();
-        let events: Vec<Event> = told.into_iter().chain(event).collect();
+        let release_events = came.book.map(|book| book.take_events()).unwrap_or_default();
+        let events: Vec<Event> = release_events.into_iter().chain(event).collect();
         let name = object.name_any();
         let namespace = object.namespace().unwrap_or_default();
         for Event { reason, message, .. } in &events {
@@ -287,30 +289,30 @@ impl<K: Model> Session<K> {
         let interval = self.interval(object, &timeouts);
         let mut origin = match self.origin(&**object, &spec, interval, timeouts.timeout).await {
             Ok(origin) => origin,
-            Err(rest) => return Some(HelmfileRunReport::early(object, rest)),
+            Err(outcome) => return Some(HelmfileRunReport::early(object, outcome)),
         };
-        let early = |rest, origin: &Origin| {
-            let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(object, rest);
+        let early = |outcome, origin: &Origin| {
+            let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(object, outcome);
             ended.came.revision = origin.revision().to_owned();
             Some(ended)
         };
-        if let Some(rest) = self.gate(object, facts, origin.revision()).await {
-            return early(rest, &origin);
+        if let Some(outcome) = self.gate(object, facts, origin.revision()).await {
+            return early(outcome, &origin);
         }
         let (mut target, mut named) = match self.named(object).await {
             Ok(named) => named,
-            Err(rest) => return early(rest, &origin),
+            Err(outcome) => return early(outcome, &origin),
         };
         let asking = Asking { object, spec: &spec, timeouts: &timeouts };
         let planned = match self.planned(&asking, &mut origin, &target, &named).await {
             Ok(planned) => planned,
-            Err(rest) => return early(rest, &origin),
+            Err(outcome) => return early(outcome, &origin),
         };
         if named.lacks_contexts_of(&planned) {
             // The plan is known by now, and with it the contexts in use.
             (target, named) = match self.named(object).await {
                 Ok(named) => named,
-                Err(rest) => return early(rest, &origin),
+                Err(outcome) => return early(outcome, &origin),
             };
         }
         let places = Places::new(&target, &named.contexts);
@@ -330,20 +332,20 @@ impl<K: Model> Session<K> {
         let Asking { object, spec, timeouts } = *asking;
         let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
         let book = Arc::new(book);
-        let ended = |rest| {
-            let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(&book.object(), rest);
+        let ended = |outcome| {
+            let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(&book.object(), outcome);
             let book = Some(book.clone());
             let plan = Some(planned.clone());
             ended.came = HelmfileRunDetails { revision: revision.to_owned(), plan, book };
             ended
         };
-        if let Err(rest) = places.check_apart(&planned) {
-            return Some(ended(rest));
+        if let Err(outcome) = places.check_apart(&planned) {
+            return Some(ended(outcome));
         }
         self.enter(&planned, &book);
         // A release is in the inventory before anything of it is in the cluster.
-        if let Err(rest) = book.flush().await {
-            return Some(ended(rest));
+        if let Err(outcome) = book.flush().await {
+            return Some(ended(outcome));
         }
         let run = release_reconciler::HelmfileRun {
             object,
@@ -354,8 +356,8 @@ impl<K: Model> Session<K> {
             book: &book,
             secrets,
             revision,
-            woken: self.context.hub.woken_parts(&self.node),
-            silent: Silent::default(),
+            woken: self.context.work_queue.woken_parts(&self.node),
+            unreachable_clusters: UnreachableClusters::default(),
             now: self.began,
         };
         let Some(outcomes) = self.keep_and_prune(&planned, &run).await else {
@@ -363,13 +365,13 @@ impl<K: Model> Session<K> {
             book.flush().await.ok();
             return None;
         };
-        let rest = report::rest(revision, &book.rows(), &outcomes);
+        let outcome = report::outcome(revision, &book.rows(), &outcomes);
         // A suspension ends by itself, and nothing else tells of that.
-        let end = suspended::next_end(spec, self.began);
+        let end = suspended_releases::next_end(spec, self.began);
         let until = end.and_then(|end| Duration::try_from(end.duration_since(self.began)).ok());
         self.memory().next_end =
             until.map(|until| Instant::now() + until.min(self.interval(object, timeouts)));
-        Some(ended(rest))
+        Some(ended(outcome))
     }
 
     /// Keeps the releases of a plan, then uninstalls those that left; nothing where the Helmfile changed meanwhile.
@@ -391,11 +393,11 @@ impl<K: Model> Session<K> {
         origin: &mut Origin,
         target: &Arc<ClusterTarget>,
         named: &HelmfileInputs,
-    ) -> Result<Arc<HelmfilePlan>, Rest> {
+    ) -> Result<Arc<HelmfilePlan>, Outcome> {
         let Asking { object, spec, timeouts } = *asking;
         let served =
             target.cluster.served().await.map_err(|error| {
-                Rest::Failed(HELMFILE_ERROR, error.to_string(), Wake::default())
+                Outcome::Failed(HELMFILE_ERROR, error.to_string(), Wake::default())
             })?;
         let is_verified_only = self.is_verified_only();
         let key = |origin: &Origin| {
@@ -437,7 +439,7 @@ impl<K: Model> Session<K> {
         let keys = named.decryption.clone();
         let made = self.plan(inputs, target, keys, timeouts.timeout, is_verified_only).await;
         let plan = made.map_err(|text| {
-            Rest::Failed(HELMFILE_ERROR, named.secrets.mask(&text), Wake::default())
+            Outcome::Failed(HELMFILE_ERROR, named.secrets.mask(&text), Wake::default())
         })?;
         let plan = Arc::new(plan);
         for warning in &plan.warnings {
@@ -477,17 +479,17 @@ impl<K: Model> Session<K> {
         let repositories = Repositories::new(context, namespace, target);
         let runtime = Handle::current();
         let reaching = Reaching::new(repositories, permits, getter, runtime, is_verified_only);
-        let (tell, told) = tokio::sync::oneshot::channel();
+        let (sender, receiver) = tokio::sync::oneshot::channel();
         let work = move || {
             let stop = Stop::default();
             let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
             // Nobody may wait any more, because the process ends.
-            tell.send(plan::plan(inputs, reaching, decrypting, &stop, limit)).ok();
+            sender.send(plan::plan(inputs, reaching, decrypting, &stop, limit)).ok();
         };
         let thread =
             std::thread::Builder::new().name("helmfile".to_owned()).stack_size(RENDER_STACK_BYTES);
         thread.spawn(work).map_err(|error| format!("failed to start a thread: {error}"))?;
-        told.await.unwrap_or_else(|_| {
+        receiver.await.unwrap_or_else(|_| {
             Err("reading the helmfile panicked; this is a bug in windlass, please report it"
                 .to_owned())
         })
@@ -510,8 +512,8 @@ impl<K: Model> Session<K> {
             book: &book,
             secrets: &secrets,
             revision: "",
-            woken: self.context.hub.woken_parts(&self.node),
-            silent: Silent::default(),
+            woken: self.context.work_queue.woken_parts(&self.node),
+            unreachable_clusters: UnreachableClusters::default(),
             now: self.began,
         };
         let Some(outcomes) = self.stop_all(&run).await else {
@@ -520,10 +522,10 @@ impl<K: Model> Session<K> {
         };
         if outcomes.is_empty() {
             book.flush().await.ok();
-            return self.rest_suspended(&book.object()).await;
+            return self.finish_suspended(&book.object()).await;
         }
-        let rest = report::rest("", &book.rows(), &outcomes);
-        let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(&book.object(), rest);
+        let outcome = report::outcome("", &book.rows(), &outcomes);
+        let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(&book.object(), outcome);
         ended.came.book = Some(book);
         self.finish(ended, Some(timeouts)).await
     }

@@ -34,17 +34,17 @@ use windlass_runtime::catalog::{Catalog, Provider};
 use windlass_runtime::context::Context;
 use windlass_runtime::crd_watch::follow_crds;
 use windlass_runtime::dependencies::{Dependencies, DependencyTarget};
-use windlass_runtime::egress::Surroundings;
+use windlass_runtime::egress::EgressPolicy;
 use windlass_runtime::http_clients::Remotes;
 use windlass_runtime::kind::ControllerKind;
 use windlass_runtime::lifecycle;
 use windlass_runtime::namespaces::{self, Namespaces};
-use windlass_runtime::object_store::ByType;
+use windlass_runtime::object_store::TypeMap;
 use windlass_runtime::object_watcher::{ObjectWatcher, Ownership};
 use windlass_runtime::permit::Permits;
 use windlass_runtime::run::run_kind;
 use windlass_runtime::target::Targets;
-use windlass_runtime::work_queue::Hub;
+use windlass_runtime::work_queue::WorkQueue;
 use windlass_serve::server::{Listener, Readiness};
 use windlass_serve::settings::Settings;
 
@@ -56,7 +56,7 @@ struct KindRegistration {
     /// Runs it until the token is cancelled.
     run: fn(Arc<Context>, CancellationToken) -> BoxFuture<'static, ()>,
     /// Returns once its objects were listed; false if its watch ended before.
-    listed: fn(&ByType) -> BoxFuture<'_, bool>,
+    listed: fn(&TypeMap) -> BoxFuture<'_, bool>,
     /// Fields of an object that this version does not support.
     unsupported: fn(Value) -> Result<Vec<&'static str>, serde_json::Error>,
     /// Whether it is run under these flags.
@@ -191,7 +191,7 @@ pub(crate) struct Process {
     pub(crate) cluster: Cluster,
     pub(crate) artifacts: Arc<sources::store::Store>,
     pub(crate) events: Arc<Events>,
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) work_queue: Arc<WorkQueue>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) readiness: Readiness,
     /// Where webhooks are received, unless another controller does it.
@@ -200,8 +200,8 @@ pub(crate) struct Process {
 
 /// Runs every kind until `stop`.
 pub(crate) async fn run(settings: Settings, process: Process, stop: CancellationToken) {
-    let Process { cluster, artifacts, events, hub, metrics, readiness, webhooks } = process;
-    let kept = Arc::new(ByType::default());
+    let Process { cluster, artifacts, events, work_queue, metrics, readiness, webhooks } = process;
+    let kept = Arc::new(TypeMap::default());
     let mut sources = Catalog::new(kept.clone());
     for provide in KINDS.iter().filter_map(|kind| kind.provide) {
         provide(&mut sources);
@@ -211,13 +211,18 @@ pub(crate) async fn run(settings: Settings, process: Process, stop: Cancellation
         depend(&mut dependencies);
     }
     let owners = KINDS.iter().filter_map(|kind| Some(((kind.name)(), kind.ownership?)));
-    let watcher = ObjectWatcher::new(cluster.clone(), hub.clone(), owners.collect());
-    let surroundings =
-        Surroundings::new(&settings, cluster.clone(), artifacts.advertised().to_owned());
-    surroundings.learn().await;
-    let remotes = Remotes::within(&surroundings.rules);
-    let targets =
-        Targets::new(&settings, &watcher, hub.clone(), remotes.budgets.clone(), metrics.clone());
+    let watcher = ObjectWatcher::new(cluster.clone(), work_queue.clone(), owners.collect());
+    let egress_policy =
+        EgressPolicy::new(&settings, cluster.clone(), artifacts.advertised().to_owned());
+    egress_policy.learn().await;
+    let remotes = Remotes::within(&egress_policy.rules);
+    let targets = Targets::new(
+        &settings,
+        &watcher,
+        work_queue.clone(),
+        remotes.budgets.clone(),
+        metrics.clone(),
+    );
     let at_once = usize::from(settings.sources_at_once());
     let context = Arc::new(Context {
         building: Permits::new(usize::from(settings.kustomizations_at_once())),
@@ -226,7 +231,7 @@ pub(crate) async fn run(settings: Settings, process: Process, stop: Cancellation
         asking: Permits::shared(ASKING_AT_ONCE, ASKING_AT_ONCE / MIN_CONCURRENT_NAMESPACES),
         settings,
         cluster,
-        hub,
+        work_queue,
         targets,
         watcher,
         artifacts,
@@ -244,9 +249,12 @@ pub(crate) async fn run(settings: Settings, process: Process, stop: Cancellation
         join_all(running),
         notify(&context, webhooks, &stop),
         until(&stop, tell_ready(&context, readiness)),
-        until(&stop, surroundings.follow()),
-        until(&stop, follow_crds(context.cluster.clone(), context.hub.clone())),
-        until(&stop, namespaces::follow(context.cluster.clone(), context.hub.clone(), policies)),
+        until(&stop, egress_policy.follow()),
+        until(&stop, follow_crds(context.cluster.clone(), context.work_queue.clone())),
+        until(
+            &stop,
+            namespaces::follow(context.cluster.clone(), context.work_queue.clone(), policies)
+        ),
     );
     context.events.settle().await;
 }
@@ -302,7 +310,7 @@ mod tests {
         let owners: BTreeSet<_> = owners
             .map(|([group, kind], it)| [group, kind, it.name.to_owned(), it.namespace.to_owned()])
             .collect();
-        let known = cause::related::owner_labels();
+        let known = cause::object_references::owner_labels();
         let known = known.map(|it| [it.group.into(), it.kind.into(), it.name, it.namespace]);
         assert_eq!(known.collect::<BTreeSet<[String; 4]>>(), owners);
     }

@@ -1,7 +1,7 @@
 //! Kustomization: the manifests of an artifact, kept applied.
 //!
-//! Here: a run from its gate to its report. Elsewhere: what is wished (`build`, `validated_spec`, `inputs`), where a run may
-//! not go on (`pause`), looking and writing (`executor`), deletion (`finalize`).
+//! Here: a run from its gate to its report. Elsewhere: the desired state (`build`, `validated_spec`, `inputs`), where a
+//! run may not go on (`pause`), looking and writing (`executor`), deletion (`finalize`).
 
 mod audit;
 pub(crate) mod bases;
@@ -11,10 +11,10 @@ pub(super) mod decryption;
 mod executor;
 mod failure_cause;
 mod finalize;
-mod generated;
-mod held;
 pub(crate) mod inputs;
 pub(crate) mod key_services;
+mod kustomization_file;
+mod lifecycle_holds;
 mod manifests;
 mod pause;
 mod report;
@@ -36,19 +36,19 @@ use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use parking_lot::Mutex;
 use reconcile::{
-    DependencyState, Edge, Facts, ObjectKey, READY, RemovalCause, Rest, Retries, Time, reason,
+    DependencyState, Edge, Facts, ObjectKey, Outcome, READY, RemovalCause, Retries, Time, reason,
 };
 use tree::Trace;
 
 use self::audit::{About, Attempts};
 use self::build::BuildOutcome;
-use self::executor::{KustomizationExecutor, Verify, Wishes};
-use self::held::{HeldAttempt, LifecycleClearance, LifecycleHold};
+use self::executor::{ApplySettings, KustomizationExecutor, Verify};
 use self::inputs::Inputs;
+use self::lifecycle_holds::{HeldAttempt, LifecycleClearance, LifecycleHold};
 use self::retry::{BuildIdentity, LastApplied};
-use self::validated_spec::{ALLOW_EMPTY, Timeouts, Wish};
+use self::validated_spec::{ALLOW_EMPTY, DesiredKustomization, Timeouts};
 use super::applier::{
-    self, ApplierController, ApplierKind, End, Leaving, Observation, Pace, Pending,
+    self, ApplierController, ApplierKind, End, FinalizeOutcome, Observation, Pace, Pending,
 };
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
@@ -56,7 +56,7 @@ use windlass_cluster::metrics::WakeReason;
 use windlass_runtime::dependencies::DependencyTarget;
 use windlass_runtime::field_conflict::Contests;
 use windlass_runtime::object_watcher::Ownership;
-use windlass_runtime::permit::Line;
+use windlass_runtime::permit::Priority;
 use windlass_runtime::reference::References;
 use windlass_runtime::target::ClusterTarget;
 use windlass_runtime::{artifact, hold, hold_conditions, progress, window};
@@ -80,7 +80,7 @@ pub(crate) struct KustomizationState {
     verified: Option<Time>,
     /// The last build that was applied to its end.
     settled: Option<SettledBuild>,
-    /// The last wish that was applied to its end; what differs from it is drift.
+    /// The last desired state that was applied to its end; what differs from it is drift.
     applied: LastApplied,
     /// Objects of a build that were healthy while others were awaited, and the resourceVersions in which they were.
     healthy: Option<(BuildIdentity, BTreeMap<ObjectId, u64>)>,
@@ -101,7 +101,7 @@ struct Waiting {
     generation: i64,
     /// Digest of the artifact.
     artifact: String,
-    wish: Arc<Wish>,
+    desired_kustomization: Arc<DesiredKustomization>,
     observation: Observation,
 }
 
@@ -122,7 +122,7 @@ impl DependencyTarget for ApplierController<Kustomization> {
     type Object = Kustomization;
 }
 
-/// What a run came by besides its rest.
+/// What a run has besides its outcome.
 #[derive(Default)]
 pub(crate) struct KustomizationRunDetails {
     /// The revision that the run was about; empty when it did not get that far.
@@ -150,13 +150,13 @@ struct KustomizationRunResults {
 type KustomizationRunReport = applier::RunReport<Kustomization>;
 type Session = applier::Session<Kustomization>;
 
-/// A run that came to nothing but its rest, about a revision.
-fn early(object: &Arc<Kustomization>, revision: &str, rest: Rest) -> KustomizationRunReport {
+/// A run that has nothing but its outcome, about a revision.
+fn early(object: &Arc<Kustomization>, revision: &str, outcome: Outcome) -> KustomizationRunReport {
     let came = KustomizationRunDetails {
         revision: revision.to_owned(),
         ..KustomizationRunDetails::default()
     };
-    KustomizationRunReport { came, ..KustomizationRunReport::early(object, rest) }
+    KustomizationRunReport { came, ..KustomizationRunReport::early(object, outcome) }
 }
 
 impl ApplierKind for Kustomization {
@@ -191,7 +191,7 @@ impl ApplierKind for Kustomization {
         resolve::stale(dependency, object, revision)
     }
 
-    fn check(&self) -> Result<Timeouts, Rest> {
+    fn check(&self) -> Result<Timeouts, Outcome> {
         validated_spec::check(&self.spec)
     }
 
@@ -235,7 +235,7 @@ impl ApplierKind for Kustomization {
 
     async fn stop(session: &Session, object: &Arc<Self>) -> Result<Option<Duration>, ClusterError> {
         session.audit_stopped(object, |_| false, "the Kustomization is suspended").await;
-        session.rest_suspended(object).await
+        session.finish_suspended(object).await
     }
 
     fn where_stopped(&self) -> String {
@@ -246,7 +246,7 @@ impl ApplierKind for Kustomization {
         session: &Session,
         object: &Self,
         references: &mut References,
-    ) -> Result<Inputs, Rest> {
+    ) -> Result<Inputs, Outcome> {
         Inputs::read(&session.context.settings, object, references).await
     }
 
@@ -262,7 +262,7 @@ impl ApplierKind for Kustomization {
     async fn finalize(
         session: &Session,
         object: &Arc<Self>,
-    ) -> Result<Leaving<Self>, ClusterError> {
+    ) -> Result<FinalizeOutcome<Self>, ClusterError> {
         session.finalize(object).await
     }
 
@@ -286,7 +286,7 @@ impl ApplierKind for Kustomization {
             is_permanent: _,
         } = &ended.came;
         let run = report::KustomizationRun {
-            rest: &end.rest,
+            outcome: &end.outcome,
             revision,
             origin_revision,
             digest: digest.as_deref(),
@@ -309,8 +309,8 @@ impl ApplierKind for Kustomization {
 }
 
 /// Whether all of a build is applied and well, also where somebody else keeps undoing it.
-fn is_at_end(rest: &Rest) -> bool {
-    rest.is_settled() || matches!(rest, Rest::Failed(why, ..) if *why == reason::CONTESTED)
+fn is_at_end(outcome: &Outcome) -> bool {
+    outcome.is_settled() || matches!(outcome, Outcome::Failed(why, ..) if *why == reason::CONTESTED)
 }
 
 impl Session {
@@ -326,7 +326,7 @@ impl Session {
         let retry_at = self.in_future(requeue);
         let artifact = match resolve::artifact(&self.context, own, source, retry_at) {
             Ok(artifact) => artifact,
-            Err(rest) => return KustomizationRunReport::early(object, rest),
+            Err(outcome) => return KustomizationRunReport::early(object, outcome),
         };
         let mut ended = self.follow(object, facts, timeouts, &artifact).await;
         artifact::origin_revision(&artifact).clone_into(&mut ended.came.origin_revision);
@@ -344,27 +344,30 @@ impl Session {
         let revision = &artifact.revision;
         let generation = object.meta().generation.unwrap_or_default();
         self.audit_superseded(object, generation, revision).await;
-        if let Some(rest) = self.gate(object, facts, revision).await {
-            return early(object, revision, rest);
+        if let Some(outcome) = self.gate(object, facts, revision).await {
+            return early(object, revision, outcome);
         }
         let (target, inputs) = match self.named(object).await {
             Ok(named) => named,
-            Err(rest) => return early(object, revision, rest),
+            Err(outcome) => return early(object, revision, outcome),
         };
         self.end_failed_wait(object);
-        let wish = match self.build(object, timeouts, artifact, &target, inputs).await {
-            Ok(BuildOutcome::Wish(wish)) => wish,
+        let desired_kustomization = match self
+            .build(object, timeouts, artifact, &target, inputs)
+            .await
+        {
+            Ok(BuildOutcome::DesiredKustomization(desired_kustomization)) => desired_kustomization,
             Ok(BuildOutcome::Unchanged(ended)) => {
                 self.dismiss_events(object, None).await;
                 return *ended;
             }
-            Err(rest) => return early(object, revision, rest),
+            Err(outcome) => return early(object, revision, outcome),
         };
-        let wish = match self.scoped(wish, &target).await {
-            Ok(wish) => wish,
-            Err(rest) => return early(object, revision, rest),
+        let desired_kustomization = match self.scoped(desired_kustomization, &target).await {
+            Ok(desired_kustomization) => desired_kustomization,
+            Err(outcome) => return early(object, revision, outcome),
         };
-        self.apply(object, timeouts, artifact, &wish, &target).await
+        self.apply(object, timeouts, artifact, &desired_kustomization, &target).await
     }
 
     /// What has to be compared: more than what drifted when the interval or a moment came round, or somebody asked.
@@ -387,10 +390,10 @@ impl Session {
         object: &Arc<Kustomization>,
         timeouts: Timeouts,
         artifact: &Artifact,
-        wish: &Arc<Wish>,
+        desired_kustomization: &Arc<DesiredKustomization>,
         target: &Arc<ClusterTarget>,
     ) -> KustomizationRunReport {
-        let digest = &wish.digest;
+        let digest = &desired_kustomization.digest;
         let verify = self.verify(object);
         let generation = object.meta().generation.unwrap_or_default();
         let revision = artifact.revision.clone();
@@ -417,50 +420,60 @@ impl Session {
             let healthy = healthy.filter(|_| verify == Verify::Drifted).map(|(_, ids)| ids);
             (healthy, memory.contests.clone())
         };
-        let wishes = Wishes {
+        let apply_settings = ApplySettings {
             verify,
             force: object.spec.force,
             removal: RemovalCause::Pruned,
             await_end: false,
-            health_versions: wish.health_versions.iter().cloned().collect(),
+            health_versions: desired_kustomization.health_versions.iter().cloned().collect(),
             expressions: self.expressions.clone(),
             healthy: healthy.unwrap_or_default(),
             failed_wait: self.failed_wait(&judged),
             is_correction,
             contests,
-            secrets: wish.secrets.clone(),
-            ignore: wish.ignore.clone(),
+            secrets: desired_kustomization.secrets.clone(),
+            ignore: desired_kustomization.ignore.clone(),
             retry_at: self.in_future(timeouts.retry),
         };
-        let (mut ended, done) =
-            self.drive(&passed, object, wish.desired.clone(), wishes, target).await;
-        if let Rest::Settled(_, text) = &mut ended.rest {
-            *text = validated_spec::with_warnings(std::mem::take(text), &wish.warnings);
-            ended.came.warnings.clone_from(&wish.warnings);
+        let (mut ended, done) = self
+            .drive(&passed, object, desired_kustomization.desired.clone(), apply_settings, target)
+            .await;
+        if let Outcome::Settled(_, text) = &mut ended.outcome {
+            *text = validated_spec::with_warnings(
+                std::mem::take(text),
+                &desired_kustomization.warnings,
+            );
+            ended.came.warnings.clone_from(&desired_kustomization.warnings);
         }
         let cluster = &target.cluster;
         let known = self.failed_wait(&judged);
-        failure_cause::complete(&mut ended.rest, cluster, &wish.secrets, known).await;
+        failure_cause::complete(&mut ended.outcome, cluster, &desired_kustomization.secrets, known)
+            .await;
         let answers = passed.into_answers();
-        let answers = match held.filter(|_| is_at_end(&ended.rest)) {
+        let answers = match held.filter(|_| is_at_end(&ended.outcome)) {
             Some(held) => match self.pass_after(object, &held, answers).await {
                 Ok(answers) => answers,
-                Err(HeldAttempt { rest, answers }) => {
-                    ended.rest = rest;
+                Err(HeldAttempt { outcome, answers }) => {
+                    ended.outcome = outcome;
                     answers
                 }
             },
             None => answers,
         };
-        if ended.rest.is_settled() && !answers.is_empty() {
+        if ended.outcome.is_settled() && !answers.is_empty() {
             // Once the status reports the end, nothing waits for its events.
-            self.context.hub.wake(&self.node, WakeReason::Waiting);
+            self.context.work_queue.wake(&self.node, WakeReason::Waiting);
         }
-        let about = About { judged: &judged, is_correction, secrets: &wish.secrets, answers };
+        let about = About {
+            judged: &judged,
+            is_correction,
+            secrets: &desired_kustomization.secrets,
+            answers,
+        };
         self.audit(object, &ended, done.audited, &about).await;
         self.remember_failure(object, &judged, &mut ended, timeouts, verify);
-        self.remember_comparison(object, &ended.rest, timeouts, verify);
-        self.remember(judged, &ended.rest, wish, artifact, done.healthy);
+        self.remember_comparison(object, &ended.outcome, timeouts, verify);
+        self.remember(judged, &ended.outcome, desired_kustomization, artifact, done.healthy);
         ended.came.digest = Some(digest.clone());
         ended
     }
@@ -469,8 +482,8 @@ impl Session {
     fn remember(
         &self,
         judged: BuildIdentity,
-        rest: &Rest,
-        wish: &Arc<Wish>,
+        outcome: &Outcome,
+        desired_kustomization: &Arc<DesiredKustomization>,
         artifact: &Artifact,
         healthy: BTreeMap<ObjectId, u64>,
     ) {
@@ -478,32 +491,36 @@ impl Session {
         let digest = judged.digest.clone();
         let mut memory = self.memory();
         let before = memory.waiting.take().filter(|it| it.generation == generation);
-        match rest {
-            Rest::Settled(..) => {
-                let trace = wish.trace.clone();
-                let is_remote = wish.is_remote;
-                let inputs = wish.inputs.clone();
+        match outcome {
+            Outcome::Settled(..) => {
+                let trace = desired_kustomization.trace.clone();
+                let is_remote = desired_kustomization.is_remote;
+                let inputs = desired_kustomization.inputs.clone();
                 memory.settled = Some(SettledBuild {
                     generation,
                     digest,
                     trace,
                     is_remote,
                     inputs,
-                    asks_others: wish.asks_others(),
-                    warnings: wish.warnings.clone(),
+                    asks_others: desired_kustomization.asks_others(),
+                    warnings: desired_kustomization.warnings.clone(),
                 });
                 memory.applied.end(judged);
             }
-            rest if matches!(rest, Rest::Running(..)) || memory.failed_wait.is_some() => {
+            outcome if matches!(outcome, Outcome::Running(..)) || memory.failed_wait.is_some() => {
                 memory.healthy = Some((judged, healthy));
                 let artifact = artifact.digest.clone();
-                let wish = wish.clone();
+                let desired_kustomization = desired_kustomization.clone();
                 let before = before.filter(|it| it.artifact == artifact).map(|it| it.observation);
                 let observation = Observation::again(before);
-                memory.waiting = Some(Waiting { generation, artifact, wish, observation });
+                memory.waiting =
+                    Some(Waiting { generation, artifact, desired_kustomization, observation });
             }
-            Rest::Failed(why, ..) if *why == reason::CONTESTED => memory.applied.end(judged),
-            Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => {}
+            Outcome::Failed(why, ..) if *why == reason::CONTESTED => memory.applied.end(judged),
+            Outcome::Running(..)
+            | Outcome::Blocked(..)
+            | Outcome::Failed(..)
+            | Outcome::Stalled(..) => {}
         }
     }
 
@@ -511,11 +528,13 @@ impl Session {
     fn remember_comparison(
         &self,
         object: &Kustomization,
-        rest: &Rest,
+        outcome: &Outcome,
         timeouts: Timeouts,
         verify: Verify,
     ) {
-        if verify != Verify::Drifted && (is_at_end(rest) || matches!(rest, Rest::Running(..))) {
+        if verify != Verify::Drifted
+            && (is_at_end(outcome) || matches!(outcome, Outcome::Running(..)))
+        {
             let interval = self.interval(object, &timeouts);
             let mut memory = self.memory();
             memory.verify_at = Some(Instant::now() + interval);
@@ -525,8 +544,8 @@ impl Session {
 
     /// Whether a build was applied to its end, so that what differs from it is drift.
     fn is_applied(&self, object: &Kustomization, judged: &BuildIdentity) -> bool {
-        let is_told = || report::was_applied(object, &judged.revision, &judged.digest);
-        self.memory().applied.is(judged, is_told)
+        let is_reported = || report::was_applied(object, &judged.revision, &judged.digest);
+        self.memory().applied.is(judged, is_reported)
     }
 
     /// An attempt that a lifecycle does not let begin.
@@ -534,13 +553,13 @@ impl Session {
         &self,
         object: &Arc<Kustomization>,
         judged: &BuildIdentity,
-        HeldAttempt { rest, answers }: HeldAttempt,
+        HeldAttempt { outcome, answers }: HeldAttempt,
     ) -> KustomizationRunReport {
-        let is_told = object.condition(READY).is_some_and(|it| it.message == rest.text());
-        if matches!(rest, Rest::Failed(..)) && !answers.is_empty() && !is_told {
-            self.audit_refused(object, judged, &rest, answers).await;
+        let is_reported = object.condition(READY).is_some_and(|it| it.message == outcome.text());
+        if matches!(outcome, Outcome::Failed(..)) && !answers.is_empty() && !is_reported {
+            self.audit_refused(object, judged, &outcome, answers).await;
         }
-        early(object, &judged.revision, rest)
+        early(object, &judged.revision, outcome)
     }
 
     async fn drive(
@@ -548,44 +567,49 @@ impl Session {
         _: &LifecycleClearance,
         object: &Arc<Kustomization>,
         desired: Arc<ApplyDesiredState>,
-        wishes: Wishes,
+        apply_settings: ApplySettings,
         target: &Arc<ClusterTarget>,
     ) -> (KustomizationRunReport, KustomizationRunResults) {
-        let line = if self.memory().waiting.is_some() { Line::GoOn } else { Line::Begin };
-        let permit = target.applying().run_permit_in(line, &self.node.namespace).await;
+        let priority =
+            if self.memory().waiting.is_some() { Priority::Resume } else { Priority::New };
+        let permit = target.applying().run_permit_in(priority, &self.node.namespace).await;
         let revision = desired.revision.clone();
         let watcher = target.watcher().clone();
-        let world = KustomizationExecutor::new(
+        let executor = KustomizationExecutor::new(
             self,
             target.clone(),
             permit,
             object,
             desired.clone(),
-            wishes,
+            apply_settings,
         );
-        let world = match world {
-            Ok(world) => world,
-            Err(rest) => {
-                return (early(object, &revision, rest), KustomizationRunResults::default());
+        let executor = match executor {
+            Ok(executor) => executor,
+            Err(outcome) => {
+                return (early(object, &revision, outcome), KustomizationRunResults::default());
             }
         };
-        let (_, rest) = reconcile::drive::<Apply>(&desired, &world).await;
-        let rest = world.sooner(rest);
-        self.context.hub.set_edges(&self.node, Edge::Waits, world.missing());
-        let awaited = match rest.wake() {
-            Some(wake) => world.awaited(wake).await,
+        let (_, outcome) = reconcile::drive::<Apply>(&desired, &executor).await;
+        let outcome = executor.sooner(outcome);
+        self.context.work_queue.set_edges(&self.node, Edge::Waits, executor.missing());
+        let awaited = match outcome.wake() {
+            Some(wake) => executor.awaited(wake).await,
             None => Vec::new(),
         };
         watcher.await_objects(&self.node, &awaited);
         let came = KustomizationRunDetails {
             revision,
-            changes: world.changes(),
-            is_permanent: world.is_permanent(),
+            changes: executor.changes(),
+            is_permanent: executor.is_permanent(),
             ..KustomizationRunDetails::default()
         };
-        let done = KustomizationRunResults { healthy: world.healthy(), audited: world.audited() };
+        let done =
+            KustomizationRunResults { healthy: executor.healthy(), audited: executor.audited() };
         (
-            KustomizationRunReport { came, ..KustomizationRunReport::early(&world.object(), rest) },
+            KustomizationRunReport {
+                came,
+                ..KustomizationRunReport::early(&executor.object(), outcome)
+            },
             done,
         )
     }

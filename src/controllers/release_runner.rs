@@ -1,8 +1,8 @@
 //! Helm releases, made and kept for whoever owns them: records, journal, hooks, waits, drift.
 //!
-//! Here: what a run wishes for ([`Wish`]), and what an owner does for the machine ([`Owner`]). In the folder: observing and
-//! performing steps (`executor` and the files that it names), charts, post-renderers, what an upgrade would change
-//! (`preview`). Elsewhere: what to do next (engine
+//! Here: the desired state of a run ([`DesiredRelease`]), and what an owner does for the machine ([`Owner`]). In the
+//! folder: observing and performing steps (`executor` and the files that it names), charts, post-renderers, what an
+//! upgrade would change (`preview`). Elsewhere: what to do next (engine
 //! `release`), the owners (`helm_release`).
 
 pub(crate) mod action_options;
@@ -20,9 +20,9 @@ pub(crate) mod manifest_objects;
 pub(crate) mod merge;
 mod observe;
 pub(crate) mod postrender;
-pub(crate) mod prepare;
 pub(crate) mod preview;
-pub(crate) mod rival;
+pub(crate) mod release_conflict;
+pub(crate) mod render;
 mod step_error;
 pub(crate) mod storage;
 pub(crate) mod workload_pods;
@@ -39,7 +39,7 @@ use helm::chart::Chart;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ResourceExt as _;
 use objects::Masking;
-use reconcile::{ObjectKey, Rest};
+use reconcile::{ObjectKey, Outcome};
 use release::operation::{Health, HookObject, Live};
 use release::settings::DriftMode;
 use release::status::{ReleaseStatus, Report};
@@ -81,13 +81,13 @@ pub(crate) trait Owner: Send + Sync + 'static {
     /// next step, but for [`Owner::settle`].
     fn tell(
         &self,
-        told: &Report,
+        report: &Report,
         inventory: Option<ResourceInventory>,
         desired: &ReleaseDesiredState,
-    ) -> impl Future<Output = Result<(), Rest>> + Send;
+    ) -> impl Future<Output = Result<(), Outcome>> + Send;
 
     /// Keeps what was kept back.
-    fn settle(&self) -> impl Future<Output = Result<(), Rest>> + Send;
+    fn settle(&self) -> impl Future<Output = Result<(), Outcome>> + Send;
 
     /// Whether somebody changed, suspended or deleted the owner since the run began: another run has to decide.
     fn is_overtaken(&self, desired: &ReleaseDesiredState) -> bool;
@@ -110,7 +110,7 @@ pub(crate) trait Owner: Send + Sync + 'static {
         _: &ClusterTarget,
         _: &RunPermit,
         _: &ReleaseDesiredState,
-    ) -> impl Future<Output = Result<Option<String>, Rest>> + Send {
+    ) -> impl Future<Output = Result<Option<String>, Outcome>> + Send {
         std::future::ready(Ok(None))
     }
 
@@ -128,8 +128,8 @@ pub(crate) trait Owner: Send + Sync + 'static {
     fn announce(&self, event: Event);
 }
 
-/// What a run wishes for: how a release should be.
-pub(crate) struct Wish {
+/// The desired state of a release, and how it is reached.
+pub(crate) struct DesiredRelease {
     pub(crate) desired: ReleaseDesiredState,
     pub(crate) options: ActionOptions,
     pub(crate) values: Map,
@@ -143,7 +143,7 @@ pub(crate) struct Wish {
     pub(crate) secrets: Masking,
 }
 
-impl Wish {
+impl DesiredRelease {
     /// Whether objects are watched for drift.
     pub(crate) fn is_observed(&self) -> bool {
         self.desired.drift != DriftMode::Disabled && !self.desired.deleted

@@ -1,10 +1,10 @@
 //! `cargo xtask test`: what CI runs. Everything is compiled once, with the lints of clippy, and then run side by side.
 //!
 //! Here: the options, and the order. Elsewhere: compiling (`build`), running programs side by side (`jobs`), which
-//! programs there are (`plan`), what a change can break (`changed`), where the time goes (`timings`).
+//! programs there are (`plan`), what a change can break (`affected`), where the time goes (`timings`).
 
+mod affected;
 mod build;
-mod changed;
 mod jobs;
 mod plan;
 mod timings;
@@ -66,8 +66,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn steps(options: &Options, timings: &mut Timings) -> anyhow::Result<()> {
     let selection = match &options.changed {
-        Some(revision) => changed::selection(revision)?,
-        None => changed::Selection::everything(),
+        Some(revision) => affected::selection(revision)?,
+        None => affected::Selection::everything(),
     };
     timings.step("what the machine needs", machine::ensure)?;
     timings.step("format", || build::cargo(&["fmt", "--all", "--check"], "run `cargo fmt`"))?;

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::choice::choice;
-use crate::{GoDuration, absent, schema};
+use crate::string_enum::choice;
+use crate::{GoDuration, omit_empty, schema};
 
 /// How to install.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -24,40 +24,40 @@ pub struct Install {
 
     /// Whether the install fails for objects that exist without belonging to a release, instead of
     /// adopting them.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub disable_take_ownership: bool,
 
     /// Whether not to wait until the objects are ready.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub disable_wait: bool,
 
     /// Whether not to wait until Jobs are complete.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub disable_wait_for_jobs: bool,
 
     /// Whether to skip the hooks of the chart.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub disable_hooks: bool,
 
     /// Whether not to check the objects against the schemas of the cluster.
     #[serde(
         rename = "disableOpenAPIValidation",
         default,
-        skip_serializing_if = "absent::is_false"
+        skip_serializing_if = "omit_empty::is_false"
     )]
     pub disable_openapi_validation: bool,
 
     /// Whether not to check the values against the schema of the chart.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub disable_schema_validation: bool,
 
     /// Whether the name of the release may be that of a release that was uninstalled and is still
     /// remembered.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub replace: bool,
 
     /// Has no effect; `crds` took its place.
-    #[serde(rename = "skipCRDs", default, skip_serializing_if = "absent::is_false")]
+    #[serde(rename = "skipCRDs", default, skip_serializing_if = "omit_empty::is_false")]
     pub skip_crds: bool,
 
     /// What to do with the chart's `crds` directory. Defaults to `Create`.
@@ -65,7 +65,7 @@ pub struct Install {
     pub crds: Option<CrdsPolicy>,
 
     /// Whether to create the target namespace if it is missing.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub create_namespace: bool,
 
     /// Whether the API server merges the objects, instead of Helm. Defaults to true.
@@ -95,7 +95,7 @@ pub struct InstallStrategy {
 pub struct InstallRemediation {
     /// How often to retry after uninstalling. Defaults to 0; a negative number means without
     /// end.
-    #[serde(default, skip_serializing_if = "absent::is_zero")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
     #[schemars(transform = schema::without_format)]
     pub retries: i64,
 
@@ -127,43 +127,43 @@ pub struct Upgrade {
 
     /// Whether the upgrade fails for objects that exist without belonging to a release, instead of
     /// adopting them.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub disable_take_ownership: bool,
 
     /// Whether not to wait until the objects are ready.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub disable_wait: bool,
 
     /// Whether not to wait until Jobs are complete.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub disable_wait_for_jobs: bool,
 
     /// Whether to skip the hooks of the chart.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub disable_hooks: bool,
 
     /// Whether not to check the objects against the schemas of the cluster.
     #[serde(
         rename = "disableOpenAPIValidation",
         default,
-        skip_serializing_if = "absent::is_false"
+        skip_serializing_if = "omit_empty::is_false"
     )]
     pub disable_openapi_validation: bool,
 
     /// Whether not to check the values against the schema of the chart.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub disable_schema_validation: bool,
 
     /// Whether objects are replaced instead of changed. Excludes server-side apply.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub force: bool,
 
     /// Whether the values of the last release are kept and the new ones merged into them.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub preserve_values: bool,
 
     /// Whether objects that are new in an upgrade are deleted when it fails.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub cleanup_on_fail: bool,
 
     /// What to do with the chart's `crds` directory. Defaults to `Create`.
@@ -201,7 +201,7 @@ pub struct UpgradeStrategy {
 pub struct UpgradeRemediation {
     /// How often to retry after the remediation. Defaults to 0; a negative number means without
     /// end.
-    #[serde(default, skip_serializing_if = "absent::is_zero")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
     #[schemars(transform = schema::without_format)]
     pub retries: i64,
 
@@ -283,7 +283,7 @@ choice! {
 #[serde(rename_all = "camelCase")]
 pub struct Test {
     /// Whether to run the tests after each install and upgrade.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub enable: bool,
 
     /// How long a single test may take. Defaults to the `timeout` of the release.
@@ -291,7 +291,7 @@ pub struct Test {
     pub timeout: Option<GoDuration>,
 
     /// Whether the release counts as good when a test fails.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub ignore_failures: bool,
 
     /// Which tests to run. Without any, all of them.
@@ -308,7 +308,7 @@ pub struct Filter {
     pub name: String,
 
     /// Whether to skip the test.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub exclude: bool,
 }
 
@@ -321,27 +321,27 @@ pub struct Rollback {
     pub timeout: Option<GoDuration>,
 
     /// Whether not to wait until the objects are ready.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub disable_wait: bool,
 
     /// Whether not to wait until Jobs are complete.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub disable_wait_for_jobs: bool,
 
     /// Whether to skip the hooks of the chart.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub disable_hooks: bool,
 
     /// Has no effect; Helm no longer restarts Pods.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub recreate: bool,
 
     /// Whether objects are replaced instead of changed. Excludes server-side apply.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub force: bool,
 
     /// Whether objects that are new in a rollback are deleted when it fails.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub cleanup_on_fail: bool,
 
     /// Whether the API server merges the objects, instead of Helm. Defaults to `auto`.
@@ -358,15 +358,15 @@ pub struct Uninstall {
     pub timeout: Option<GoDuration>,
 
     /// Whether to skip the hooks of the chart.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub disable_hooks: bool,
 
     /// Whether Helm goes on remembering the release.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub keep_history: bool,
 
     /// Whether not to wait until the objects are gone.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub disable_wait: bool,
 
     /// In which order objects and what they own are deleted.

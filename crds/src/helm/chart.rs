@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::choice::choice;
 use crate::source::{ChartSourceKind, ReconcileStrategy, SignatureProvider};
-use crate::{GoDuration, LocalObjectReference, absent};
+use crate::string_enum::choice;
+use crate::{GoDuration, LocalObjectReference, omit_empty};
 
 /// The HelmChart that is created for a HelmRelease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -46,7 +46,11 @@ pub struct HelmChartTemplateSpec {
 
     /// The range of semantic versions from which the highest is taken. Only for HelmRepositories;
     /// a directory has the version that it has.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(extend("default" = "*"))]
     pub version: Option<String>,
 
@@ -68,7 +72,7 @@ pub struct HelmChartTemplateSpec {
     pub values_files: Vec<String>,
 
     /// Whether values files that do not exist are ignored.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub ignore_missing_values_files: bool,
 
     /// The signature that the chart must have. For charts of registries only.
@@ -95,7 +99,11 @@ pub struct HelmChartTemplateVerification {
 #[serde(rename_all = "camelCase")]
 pub struct CrossNamespaceObjectReference {
     /// The API group and version of the source.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub api_version: Option<String>,
 
     /// The kind of the source.
@@ -106,7 +114,11 @@ pub struct CrossNamespaceObjectReference {
     pub name: String,
 
     /// The namespace of the source. Defaults to that of the HelmRelease.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(min = 1, max = 63))]
     pub namespace: Option<String>,
 }
@@ -116,7 +128,11 @@ pub struct CrossNamespaceObjectReference {
 #[serde(rename_all = "camelCase")]
 pub struct CrossNamespaceChartReference {
     /// The API group and version of the source.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub api_version: Option<String>,
 
     /// The kind of the source.
@@ -127,7 +143,11 @@ pub struct CrossNamespaceChartReference {
     pub name: String,
 
     /// The namespace of the source. Defaults to that of the HelmRelease.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(min = 1, max = 63))]
     pub namespace: Option<String>,
 }

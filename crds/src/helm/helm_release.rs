@@ -10,13 +10,13 @@ use super::{
     CrossNamespaceChartReference, HelmChartTemplate, HelmReleaseStatus, Install, Rollback, Test,
     Uninstall, Upgrade,
 };
-use crate::choice::choice;
 use crate::custom_resource::{AGE, READY, STATUS, custom_resource};
 use crate::object::{applier, reconciled};
 use crate::schema;
+use crate::string_enum::choice;
 use crate::{
     CommonMetadata, ConfigKind, CustomHealthCheck, DependencyReference, GoDuration, IgnoreRule,
-    Image, KubeConfigReference, Patch, absent,
+    Image, KubeConfigReference, Patch, omit_empty,
 };
 
 custom_resource! {
@@ -59,22 +59,34 @@ pub struct HelmReleaseSpec {
     pub kube_config: Option<KubeConfigReference>,
 
     /// Whether to suspend reconciliation, until this is unset.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub suspend: bool,
 
     /// The name of the release. Defaults to the name of this object, with `targetNamespace` and a
     /// dash in front if that is set.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(min = 1, max = 53))]
     pub release_name: Option<String>,
 
     /// The namespace to release into. Defaults to that of this object.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(min = 1, max = 63))]
     pub target_namespace: Option<String>,
 
     /// The namespace of Helm's own records. Defaults to that of this object.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(min = 1, max = 63))]
     pub storage_namespace: Option<String>,
 
@@ -92,7 +104,11 @@ pub struct HelmReleaseSpec {
     pub max_history: Option<i64>,
 
     /// The ServiceAccount in whose name the release is made.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(min = 1, max = 253))]
     pub service_account_name: Option<String>,
 
@@ -194,23 +210,31 @@ pub struct ValuesReference {
     pub name: String,
 
     /// The key to read. Defaults to `values.yaml`.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 253), regex(pattern = r"^[\-._a-zA-Z0-9]+$"))]
     pub values_key: Option<String>,
 
     /// Where to put what the key holds, as in `--set`: it is then one value. Without it, the key
     /// holds a whole file of values.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 250), regex(pattern = r"^([a-zA-Z0-9_\-.\\\/]|\[[0-9]{1,5}\])+$"))]
     pub target_path: Option<String>,
 
     /// Whether the object or its key may be missing.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub optional: bool,
 
     /// Whether what the key holds is put at `targetPath` as one string, as in `--set-literal`,
     /// instead of being read as `--set` reads it.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub literal: bool,
 }
 

@@ -6,9 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::choice::choice;
 use crate::condition::{self, Condition};
-use crate::{GoDuration, ResourceInventory, absent, schema};
+use crate::string_enum::choice;
+use crate::{GoDuration, ResourceInventory, omit_empty, schema};
 
 /// What was last released.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -20,15 +20,23 @@ pub struct HelmReleaseStatus {
     pub observed_generation: Option<i64>,
 
     /// The digest of the post-renderers of the last release that succeeded.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub observed_post_renderers_digest: Option<String>,
 
     /// The digest of the common metadata of the last release that succeeded.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub observed_common_metadata_digest: Option<String>,
 
     /// The generation of the spec that was last attempted.
-    #[serde(default, skip_serializing_if = "absent::is_zero")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
     pub last_attempted_generation: i64,
 
     /// The conditions of this object.
@@ -37,11 +45,19 @@ pub struct HelmReleaseStatus {
     pub conditions: Vec<Condition>,
 
     /// The HelmChart that was created for this release, as `<namespace>/<name>`.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub helm_chart: Option<String>,
 
     /// The namespace of Helm's records for the current release.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(min = 1, max = 63))]
     pub storage_namespace: Option<String>,
 
@@ -63,48 +79,76 @@ pub struct HelmReleaseStatus {
     pub last_attempted_release_action_duration: Option<GoDuration>,
 
     /// How many attempts have failed for the current desired state.
-    #[serde(default, skip_serializing_if = "absent::is_zero")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
     pub failures: i64,
 
     /// How many installs have failed for the current desired state.
-    #[serde(default, skip_serializing_if = "absent::is_zero")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
     pub install_failures: i64,
 
     /// How many upgrades have failed for the current desired state.
-    #[serde(default, skip_serializing_if = "absent::is_zero")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
     pub upgrade_failures: i64,
 
     /// The version of the chart that was last attempted.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_attempted_revision: Option<String>,
 
     /// The digest of the OCI artifact that was last attempted.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_attempted_revision_digest: Option<String>,
 
     /// An older form of `lastAttemptedConfigDigest`, no longer written.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_attempted_values_checksum: Option<String>,
 
     /// An older form of the revision in `history`, no longer written.
-    #[serde(default, skip_serializing_if = "absent::is_zero")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
     #[schemars(transform = schema::without_format)]
     pub last_release_revision: i64,
 
     /// The digest of the values that were last tried.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_attempted_config_digest: Option<String>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_handled_reconcile_at: Option<String>,
 
     /// The value of the `reconcile.fluxcd.io/forceAt` annotation that was last handled.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_handled_force_at: Option<String>,
 
     /// The value of the `reconcile.fluxcd.io/resetAt` annotation that was last handled.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_handled_reset_at: Option<String>,
 }
 
@@ -124,7 +168,11 @@ choice! {
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// How `digest` was taken: `v2`, or empty for the oldest way.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub api_version: Option<String>,
 
     /// The digest of the release as it was made, as `<algorithm>:<value>`.
@@ -144,7 +192,11 @@ pub struct Snapshot {
     pub status: String,
 
     /// The last action that touched the revision.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub action: Option<String>,
 
     /// The name of the chart.
@@ -154,7 +206,11 @@ pub struct Snapshot {
     pub chart_version: String,
 
     /// The version of the application in the chart.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub app_version: Option<String>,
 
     /// The digest of the values, as `<algorithm>:<value>`.
@@ -175,7 +231,11 @@ pub struct Snapshot {
     pub test_hooks: Option<BTreeMap<String, TestHookStatus>>,
 
     /// The digest of the OCI artifact that held the chart.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub oci_digest: Option<String>,
 }
 
@@ -192,6 +252,10 @@ pub struct TestHookStatus {
     pub last_completed: Option<Time>,
 
     /// How the test ended, as Helm names it.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub phase: Option<String>,
 }

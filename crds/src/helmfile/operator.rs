@@ -14,7 +14,7 @@ use crate::custom_resource::{AGE, READY, STATUS, custom_resource};
 use crate::kustomize::DeletionPolicy;
 use crate::object::reported;
 use crate::{
-    Applier, CustomHealthCheck, DependencyReference, GoDuration, KubeConfigReference, absent,
+    Applier, CustomHealthCheck, DependencyReference, GoDuration, KubeConfigReference, omit_empty,
     schema,
 };
 
@@ -60,12 +60,20 @@ impl Applier for Helmfile {
 pub struct HelmfileSpec {
     /// The address of the helmfile, as go-getter has it: `git::https://HOST/REPOSITORY@PATH?ref=REFERENCE`,
     /// `https://HOST/PATH`, `https::https://HOST/ARCHIVE@PATH` or `s3://BUCKET/OBJECT`.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 2048))]
     pub source: Option<String>,
 
     /// The branch, tag or commit of a repository, instead of `?ref=` in its address.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub version: Option<String>,
 
     /// The image of the Pod that helmfile-operator runs. It has no effect: no Pod is run.
@@ -73,7 +81,11 @@ pub struct HelmfileSpec {
     pub image: Option<ApplierImage>,
 
     /// The program of that Pod. It has no effect either.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub command: Option<String>,
 
     /// State values, above those of the environment and of `valuesFiles`.
@@ -90,7 +102,11 @@ pub struct HelmfileSpec {
     pub envvars: BTreeMap<String, String>,
 
     /// The environment of the helmfile. Defaults to `default`.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub environment: Option<String>,
 
     /// How often to fetch the helmfile and to compare the cluster with it. Defaults to a minute.
@@ -98,11 +114,11 @@ pub struct HelmfileSpec {
     pub interval: Option<GoDuration>,
 
     /// Whether to suspend reconciliation, until this is unset.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub suspend: bool,
 
     /// Whether releases that are no longer in the helmfile are uninstalled.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub prune: bool,
 
     /// What happens to the releases when this object is deleted. Defaults to `Orphan`.
@@ -110,7 +126,11 @@ pub struct HelmfileSpec {
     pub deletion_policy: Option<DeletionPolicy>,
 
     /// The ServiceAccount to impersonate when releases are installed.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub service_account_name: Option<String>,
 }
 
@@ -119,10 +139,18 @@ pub struct HelmfileSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ApplierImage {
     /// The repository of the image.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub repository: Option<String>,
 
     /// The tag of the image.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tag: Option<String>,
 }

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::HelmfileStatus;
-use crate::choice::choice;
 use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
 use crate::helm::{DriftDetection, ValuesReference};
 use crate::kustomize::{CrossNamespaceSourceReference, Decryption, DeletionPolicy};
 use crate::object::reconciled;
+use crate::string_enum::choice;
 use crate::{
     Applier, ConfigKind, CustomHealthCheck, DependencyReference, GoDuration, KubeConfigReference,
-    Time, absent, schema,
+    Time, omit_empty, schema,
 };
 
 pub(crate) const REVISION: Column = Column::text("Revision", ".status.lastAppliedRevision");
@@ -75,13 +75,21 @@ pub struct HelmfileSpec {
     /// `git::https://HOST/REPOSITORY@PATH?ref=REFERENCE`, `https://HOST/PATH`,
     /// `https::https://HOST/ARCHIVE@PATH` or `s3://BUCKET/OBJECT`. It is fetched anonymously, and again
     /// at each interval.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 2048))]
     pub source: Option<String>,
 
     /// The helmfile in the source, or the directory of a `helmfile.yaml`, `helmfile.yaml.gotmpl` or
     /// `helmfile.d`. Defaults to the root of the source.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub path: Option<String>,
 
     /// The version of helmfile for which the helmfile was written. Defaults to `v1`.
@@ -89,7 +97,11 @@ pub struct HelmfileSpec {
     pub dialect: Option<Dialect>,
 
     /// The environment of the helmfile. Defaults to `default`.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub environment: Option<String>,
 
     /// Which releases to keep: each selector lists labels as `helmfile --selector` does, and a release
@@ -138,7 +150,7 @@ pub struct HelmfileSpec {
     pub timeout: Option<GoDuration>,
 
     /// Whether to suspend reconciliation, until this is unset.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub suspend: bool,
 
     /// Releases that are not changed while the others go on.
@@ -146,7 +158,7 @@ pub struct HelmfileSpec {
     pub suspended_releases: Vec<SuspendedRelease>,
 
     /// Whether releases that are no longer in the helmfile are uninstalled.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub prune: bool,
 
     /// What happens to the releases when this object is deleted. Defaults to `MirrorPrune`.
@@ -154,7 +166,11 @@ pub struct HelmfileSpec {
     pub deletion_policy: Option<DeletionPolicy>,
 
     /// The ServiceAccount to impersonate when releases are installed.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub service_account_name: Option<String>,
 
     /// The cluster of the releases. Defaults to the one in which this object lives.
@@ -171,7 +187,11 @@ pub struct HelmfileSpec {
     pub kube_contexts: BTreeMap<String, KubeConfigReference>,
 
     /// The namespace of releases that name none. Defaults to that of this object.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(min = 1, max = 63))]
     pub target_namespace: Option<String>,
 
@@ -180,7 +200,7 @@ pub struct HelmfileSpec {
     pub depends_on: Vec<DependencyReference>,
 
     /// Whether the objects of all releases have to be healthy, as with `wait: true` in the helmfile.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub wait: bool,
 
     /// What to do when the cluster differs from a release. Without it, differences are corrected.
@@ -224,7 +244,7 @@ pub struct EnvironmentSource {
     pub name: String,
 
     /// Whether the object may be missing.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub optional: bool,
 }
 
@@ -237,7 +257,11 @@ pub struct SuspendedRelease {
     pub name: String,
 
     /// The namespace of the release. Defaults to every namespace.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub namespace: Option<String>,
 
     /// The `kubeContext` of the release; an empty one is the cluster of `kubeConfig`. Defaults to every
@@ -246,7 +270,11 @@ pub struct SuspendedRelease {
     pub kube_context: Option<String>,
 
     /// Why it is suspended, for people.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub reason: Option<String>,
 
     /// When it goes on by itself. Without it, when this entry is removed.

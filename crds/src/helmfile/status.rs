@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::absent;
-use crate::choice::choice;
 use crate::condition::{self, Condition};
 use crate::helm::HelmReleaseStatus;
+use crate::omit_empty;
+use crate::string_enum::choice;
 
 /// What was last applied, and how each release is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,11 +23,19 @@ pub struct HelmfileStatus {
     pub conditions: Vec<Condition>,
 
     /// The revision of the source whose releases were last all applied with success.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_applied_revision: Option<String>,
 
     /// The revision of the source that was last attempted.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_attempted_revision: Option<String>,
 
     /// The releases that are in the cluster or are to be there, those that are needed first. It is the
@@ -38,7 +46,11 @@ pub struct HelmfileStatus {
     pub releases: Vec<ReleaseRow>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_handled_reconcile_at: Option<String>,
 }
 
@@ -58,14 +70,22 @@ pub struct ReleaseRow {
     pub kube_context: String,
 
     /// The file of the helmfile that has the release, in the source; a digest of a long path.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub helmfile: Option<String>,
 
     /// Where it is in its life.
     pub state: ReleaseState,
 
     /// The name and version of its chart, as `helm list` writes it.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub chart: Option<String>,
 
     /// Its revision in Helm's history.
@@ -73,11 +93,19 @@ pub struct ReleaseRow {
     pub revision: Option<i64>,
 
     /// The digest of its chart and values, as they were last applied with success.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub digest: Option<String>,
 
     /// More about `state`, for people.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub message: Option<String>,
 
     /// The releases that it needs, as `NAMESPACE/NAME`, or `KUBECONTEXT/NAMESPACE/NAME`.

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::choice::choice;
 use crate::custom_resource::{AGE, Column, custom_resource};
-use crate::{Time, absent, schema};
+use crate::string_enum::choice;
+use crate::{Time, omit_empty, schema};
 
 custom_resource! {
     /// A failure: one for all objects that fail for the same cause, if Alerts with `windlass.dev/incidents`
@@ -68,7 +68,11 @@ pub struct IncidentSubject {
     pub name: String,
 
     /// Its uid; absent if it does not exist.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 64))]
     pub uid: Option<String>,
 }
@@ -138,7 +142,11 @@ pub struct IncidentStatus {
     pub resolved_at: Option<Time>,
 
     /// What the subject says now, or said last.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 2048))]
     pub message: Option<String>,
 
@@ -193,13 +201,21 @@ pub struct IncidentNotification {
 
     /// The key by which a service that has incidents of its own knows this one since it was opened last,
     /// such as the `dedup_key` of PagerDuty.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 64))]
     pub key: Option<String>,
 
     /// The message that opened it, by the id that a service with threads gave it. What follows is posted in its
     /// thread.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 255))]
     pub thread: Option<String>,
 }

@@ -6,12 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::KustomizationStatus;
-use crate::choice::choice;
 use crate::custom_resource::{AGE, READY, STATUS, custom_resource};
 use crate::object::{applier, reconciled};
+use crate::string_enum::choice;
 use crate::{
     CommonMetadata, ConfigKind, CustomHealthCheck, DependencyReference, GoDuration, IgnoreRule,
-    Image, KubeConfigReference, LocalObjectReference, NamespacedObjectKindReference, Patch, absent,
+    Image, KubeConfigReference, LocalObjectReference, NamespacedObjectKindReference, Patch,
+    omit_empty,
 };
 
 custom_resource! {
@@ -60,7 +61,11 @@ pub struct KustomizationSpec {
 
     /// The directory in the source that holds the `kustomization.yaml`. Defaults to its root. A
     /// directory without that file is built as if it listed all manifests below it.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub path: Option<String>,
 
     /// Changes to make once kustomize has built the manifests.
@@ -79,12 +84,20 @@ pub struct KustomizationSpec {
     pub health_checks: Vec<NamespacedObjectKindReference>,
 
     /// A prefix for the names of all objects.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(min = 1, max = 200))]
     pub name_prefix: Option<String>,
 
     /// A suffix for the names of all objects.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(min = 1, max = 200))]
     pub name_suffix: Option<String>,
 
@@ -97,18 +110,26 @@ pub struct KustomizationSpec {
     pub images: Vec<Image>,
 
     /// The ServiceAccount to impersonate when objects are applied.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub service_account_name: Option<String>,
 
     /// The source of the manifests.
     pub source_ref: CrossNamespaceSourceReference,
 
     /// Whether to suspend reconciliation, until this is unset.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub suspend: bool,
 
     /// The namespace to put all objects into.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(min = 1, max = 63))]
     pub target_namespace: Option<String>,
 
@@ -122,7 +143,7 @@ pub struct KustomizationSpec {
     pub force: bool,
 
     /// Whether all applied objects have to be healthy before this one is ready.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub wait: bool,
 
     /// Facts about the build to write into annotations.
@@ -134,7 +155,7 @@ pub struct KustomizationSpec {
     pub components: Vec<String>,
 
     /// Whether components that do not exist are ignored.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub ignore_missing_components: bool,
 
     /// How to determine the health of kinds that have no conventional status.
@@ -177,7 +198,11 @@ choice! {
 #[serde(rename_all = "camelCase")]
 pub struct CrossNamespaceSourceReference {
     /// The API group and version of the source.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub api_version: Option<String>,
 
     /// The kind of the source.
@@ -187,7 +212,11 @@ pub struct CrossNamespaceSourceReference {
     pub name: String,
 
     /// The namespace of the source. Defaults to that of the Kustomization.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub namespace: Option<String>,
 }
 
@@ -214,7 +243,11 @@ pub struct Decryption {
     pub provider: DecryptionProvider,
 
     /// The ServiceAccount whose cloud identity is used to reach a key service.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub service_account_name: Option<String>,
 
     /// A Secret with the private keys, or with credentials for a key service.

@@ -6,9 +6,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::LifecyclePhase;
-use crate::absent;
-use crate::choice::choice;
 use crate::custom_resource::{AGE, Column, custom_resource};
+use crate::omit_empty;
+use crate::string_enum::choice;
 
 custom_resource! {
     /// Has a Lifecycle hold objects of this namespace.
@@ -46,7 +46,7 @@ pub struct LifecycleBindingSpec {
     pub parameters: BTreeMap<String, String>,
 
     /// The place among the lifecycles that hold the same object at a phase: lower ones come first.
-    #[serde(default, skip_serializing_if = "absent::is_zero")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
     #[schemars(range(min = -1000, max = 1000))]
     pub order: i64,
 }
@@ -60,7 +60,11 @@ pub struct LifecycleSubject {
     pub kind: SubjectKind,
 
     /// The name of one object; all of the kind without it.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 253))]
     pub name: Option<String>,
 

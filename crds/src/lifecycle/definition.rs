@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{LifecycleHandler, LifecyclePhase};
 use crate::GoDuration;
-use crate::choice::choice;
 use crate::custom_resource::{AGE, Column, custom_resource};
+use crate::string_enum::choice;
 
 custom_resource! {
     /// Something that has to be answered before an operation on a release continues. windlass creates

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::LifecyclePhase;
 use super::binding::parameters;
-use crate::choice::choice;
 use crate::custom_resource::{AGE, Column, custom_resource};
-use crate::{Time, absent, schema};
+use crate::string_enum::choice;
+use crate::{Time, omit_empty, schema};
 
 custom_resource! {
     /// One operation waits at one phase for the answer of one Lifecycle. windlass creates it and
@@ -74,7 +74,7 @@ pub struct LifecycleEventSpec {
     pub parameters: BTreeMap<String, String>,
 
     /// How many users have to approve; absent if a controller answers.
-    #[serde(default, skip_serializing_if = "absent::is_zero")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
     #[schemars(transform = schema::without_format)]
     pub approvals: i64,
 
@@ -142,12 +142,20 @@ pub struct LifecycleRevision {
     pub revision: String,
 
     /// The name of the chart.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 253))]
     pub chart: Option<String>,
 
     /// The version of the chart.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 253))]
     pub chart_version: Option<String>,
 }
@@ -182,12 +190,20 @@ pub struct LifecycleEventStatus {
     pub phase: Option<LifecycleState>,
 
     /// The user who answered, as the API server names it.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 253))]
     pub answered_by: Option<String>,
 
     /// More about `phase`, for people.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
 
@@ -212,7 +228,11 @@ pub struct LifecycleProgress {
     pub name: String,
 
     /// What came of it, for people.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 512))]
     pub message: Option<String>,
 
@@ -235,7 +255,11 @@ pub struct LifecycleApproval {
     pub at: Option<Time>,
 
     /// Why.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 512))]
     pub comment: Option<String>,
 }

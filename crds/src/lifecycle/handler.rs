@@ -4,8 +4,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::choice::choice;
-use crate::{GoDuration, absent, schema};
+use crate::string_enum::choice;
+use crate::{GoDuration, omit_empty, schema};
 
 /// What windlass itself does with events: exactly one of these.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -75,7 +75,11 @@ pub struct WaitForHandler {
     pub name: String,
 
     /// Its namespace; that of the event by default. `${subject}` and the like may be in it.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 512))]
     pub namespace: Option<String>,
 
@@ -84,7 +88,11 @@ pub struct WaitForHandler {
     pub expression: String,
 
     /// A CEL expression over the same that is true when it failed.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 4096))]
     pub failure_expression: Option<String>,
 
@@ -123,12 +131,20 @@ pub struct HttpCheckHandler {
 
     /// The CEL expression over `response` (`status`, `body`, and `json` if it is JSON) and `event` that
     /// has to be true. By default the status has to be one of 200 to 299.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 4096))]
     pub expression: Option<String>,
 
     /// A CEL expression over the same that is true when it failed.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 4096))]
     pub failure_expression: Option<String>,
 

@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::KINDS;
-use crate::choice::choice;
 use crate::custom_resource::{AGE, custom_resource};
 use crate::object::without_status;
-use crate::{LocalObjectReference, absent};
+use crate::string_enum::choice;
+use crate::{LocalObjectReference, omit_empty};
 
 custom_resource! {
     /// Events that are sent to a Provider.
@@ -54,12 +54,16 @@ pub struct AlertSpec {
     pub exclusion_list: Vec<String>,
 
     /// A short description of the impact. Deprecated: use `summary` in `eventMetadata`.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 255))]
     pub summary: Option<String>,
 
     /// Whether to send nothing.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub suspend: bool,
 }
 
@@ -79,7 +83,11 @@ choice! {
 #[serde(rename_all = "camelCase")]
 pub struct EventSource {
     /// The API version of the objects. It is not compared.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub api_version: Option<String>,
 
     /// The kind of the objects.
@@ -91,7 +99,11 @@ pub struct EventSource {
     pub name: String,
 
     /// The namespace of the objects. Defaults to that of the Alert.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(min = 1, max = 253))]
     pub namespace: Option<String>,
 

@@ -9,7 +9,7 @@ use super::KINDS;
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, READY, STATUS, custom_resource};
 use crate::object::reconciled;
-use crate::{GoDuration, LocalObjectReference, absent};
+use crate::{GoDuration, LocalObjectReference, omit_empty};
 
 custom_resource! {
     /// A webhook by which another service asks for the reconciliation of objects.
@@ -84,7 +84,11 @@ pub struct ReceiverSpec {
 
     /// A CEL expression that an object must pass. It sees the metadata of the object as `res` and
     /// the body of the request as `req`, and must yield a boolean.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub resource_filter: Option<String>,
 
     /// The Secret with `token`, from which the path is made and by which requests are checked.
@@ -97,7 +101,7 @@ pub struct ReceiverSpec {
     pub oidc_providers: Vec<OidcProvider>,
 
     /// Whether to reject all requests.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub suspend: bool,
 }
 
@@ -106,7 +110,11 @@ pub struct ReceiverSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ReceiverResource {
     /// The API version of the objects. Sources need none.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub api_version: Option<String>,
 
     /// The kind of the objects.
@@ -118,7 +126,11 @@ pub struct ReceiverResource {
     pub name: String,
 
     /// The namespace of the objects. Defaults to that of the Receiver.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(min = 1, max = 253))]
     pub namespace: Option<String>,
 
@@ -127,7 +139,11 @@ pub struct ReceiverResource {
     pub match_labels: Option<BTreeMap<String, String>>,
 
     /// A CEL expression like `resourceFilter`, for these objects only.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub filter: Option<String>,
 }
 
@@ -141,7 +157,11 @@ pub struct OidcProvider {
     pub issuer_url: String,
 
     /// The audience for which a token must be issued. Defaults to `notification-controller`.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub audience: Option<String>,
 
     /// CEL expressions with a name, for those that follow. They see `claims` and `vars`.
@@ -190,10 +210,18 @@ pub struct ReceiverStatus {
     pub conditions: Vec<Condition>,
 
     /// The path to which requests are sent.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub webhook_path: Option<String>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_handled_reconcile_at: Option<String>,
 }

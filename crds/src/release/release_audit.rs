@@ -3,10 +3,10 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::choice::choice;
 use crate::custom_resource::{AGE, Column, custom_resource};
 use crate::schema;
-use crate::{Time, absent};
+use crate::string_enum::choice;
+use crate::{Time, omit_empty};
 
 custom_resource! {
     /// The record of one operation: what asked for it, what it changed, and how it ended. windlass
@@ -43,7 +43,11 @@ pub struct ReleaseAuditSpec {
     pub operation: AuditOperation,
 
     /// The name of the operation in the journal of the release; hooks that it created carry it.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 512))]
     pub id: Option<String>,
 
@@ -74,7 +78,7 @@ pub struct ReleaseAuditSpec {
     pub lifecycles: Vec<AuditLifecycle>,
 
     /// How many steps and hooks are not listed.
-    #[serde(default, skip_serializing_if = "absent::is_zero")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
     #[schemars(transform = schema::without_format)]
     pub omitted_steps: i64,
 
@@ -82,7 +86,11 @@ pub struct ReleaseAuditSpec {
     pub outcome: AuditOutcome,
 
     /// More about `outcome`, for people. Values of Secrets are masked.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 4096))]
     pub message: Option<String>,
 
@@ -95,7 +103,11 @@ pub struct ReleaseAuditSpec {
     pub ended: Option<Time>,
 
     /// How long it took, such as `1.25s`.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 64))]
     pub duration: Option<String>,
 }
@@ -122,7 +134,7 @@ pub struct AuditSubject {
     pub uid: String,
 
     /// Its generation at that time.
-    #[serde(default, skip_serializing_if = "absent::is_zero")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
     pub generation: i64,
 
     /// The Helm release that was operated on.
@@ -187,28 +199,48 @@ pub struct AuditCause {
 
     /// The object that changed, as `Kind/namespace/name`: a source, or a ConfigMap or Secret with
     /// values.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 640))]
     pub object: Option<String>,
 
     /// The `resourceVersion` of a ConfigMap or Secret, the `generation` of a spec, the revision of a
     /// source, or the value of the annotation by which a user asked.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 512))]
     pub version: Option<String>,
 
     /// The field manager that wrote the spec or the annotation.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 128))]
     pub manager: Option<String>,
 
     /// The user who asked, as an annotation claims that the same field manager wrote.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 253))]
     pub claimed_user: Option<String>,
 
     /// Why, in the words of the user.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 512))]
     pub reason: Option<String>,
 }
@@ -240,32 +272,56 @@ choice! {
 #[schemars(!default)]
 pub struct AuditState {
     /// The number of the release's revision, or the revision of the source that was applied.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 512))]
     pub revision: Option<String>,
 
     /// The name of the chart.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 253))]
     pub chart: Option<String>,
 
     /// The version of the chart.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 253))]
     pub chart_version: Option<String>,
 
     /// The version of the application in the chart.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 253))]
     pub app_version: Option<String>,
 
     /// The digest of the values.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 128))]
     pub values_digest: Option<String>,
 
     /// The digest of all manifests of a Kustomization.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 128))]
     pub digest: Option<String>,
 }
@@ -288,11 +344,15 @@ pub struct AuditChanges {
     pub removed: i64,
 
     /// Whether the operation was interrupted or failed before all of them were written.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub partial: bool,
 
     /// The digest of all changes, listed or not.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 128))]
     pub digest: Option<String>,
 
@@ -302,7 +362,7 @@ pub struct AuditChanges {
     pub objects: Vec<AuditChange>,
 
     /// How many objects are not listed.
-    #[serde(default, skip_serializing_if = "absent::is_zero")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
     #[schemars(transform = schema::without_format)]
     pub omitted: i64,
 }
@@ -368,7 +428,11 @@ pub struct AuditStep {
     pub name: String,
 
     /// The object of a hook, as `Kind/name`.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 320))]
     pub hook: Option<String>,
 
@@ -381,7 +445,7 @@ pub struct AuditStep {
     pub ended: Option<Time>,
 
     /// Whether it failed.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub failed: bool,
 }
 
@@ -403,12 +467,20 @@ pub struct AuditLifecycle {
     pub outcome: String,
 
     /// The user who answered, as the API server names it.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 253))]
     pub answered_by: Option<String>,
 
     /// More, for people.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 512))]
     pub message: Option<String>,
 
@@ -440,7 +512,11 @@ pub struct AuditApproval {
     pub at: Option<Time>,
 
     /// Why.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(length(max = 512))]
     pub comment: Option<String>,
 }

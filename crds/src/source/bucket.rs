@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::choice::choice;
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
 use crate::duration::FETCH_PATTERN;
 use crate::object::{reconciled, source};
-use crate::{Artifact, GoDuration, LocalObjectReference, absent};
+use crate::string_enum::choice;
+use crate::{Artifact, GoDuration, LocalObjectReference, omit_empty};
 
 custom_resource! {
     /// A bucket of an object store whose objects are fetched into an artifact.
@@ -76,15 +76,23 @@ pub struct BucketSpec {
     pub sts: Option<BucketSts>,
 
     /// Whether the store is reached over plain HTTP.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub insecure: bool,
 
     /// The region of the bucket.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub region: Option<String>,
 
     /// The beginning of the keys to fetch. Other objects are not listed.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub prefix: Option<String>,
 
     /// A Secret with credentials, whose keys depend on the provider. For S3 they are `accesskey`
@@ -93,7 +101,11 @@ pub struct BucketSpec {
     pub secret_ref: Option<LocalObjectReference>,
 
     /// The ServiceAccount whose cloud identity is used to authenticate.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub service_account_name: Option<String>,
 
     /// A Secret with `ca.crt`, or with `tls.crt` and `tls.key`, for the connection. For the
@@ -120,7 +132,7 @@ pub struct BucketSpec {
     pub ignore: Option<String>,
 
     /// Whether to suspend checking for changes. The artifact stays available.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub suspend: bool,
 }
 
@@ -186,7 +198,11 @@ pub struct BucketStatus {
     pub conditions: Vec<Condition>,
 
     /// A stable address of whatever artifact is the newest.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub url: Option<String>,
 
     /// The artifact of the last fetch that succeeded.
@@ -198,6 +214,10 @@ pub struct BucketStatus {
     pub observed_ignore: Option<String>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_handled_reconcile_at: Option<String>,
 }

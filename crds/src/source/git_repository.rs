@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::choice::choice;
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, READY, STATUS, URL, custom_resource};
 use crate::duration::FETCH_PATTERN;
 use crate::object::{reconciled, source};
-use crate::{Artifact, GoDuration, LocalObjectReference, absent};
+use crate::string_enum::choice;
+use crate::{Artifact, GoDuration, LocalObjectReference, omit_empty};
 
 custom_resource! {
     /// A Git repository of which one revision is fetched into an artifact.
@@ -48,7 +48,11 @@ pub struct GitRepositorySpec {
     pub provider: Option<GitProvider>,
 
     /// The ServiceAccount whose cloud identity is used to authenticate.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub service_account_name: Option<String>,
 
     /// How often to check for a new revision.
@@ -78,12 +82,12 @@ pub struct GitRepositorySpec {
     pub ignore: Option<String>,
 
     /// Whether to suspend checking for new revisions. The artifact stays available.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub suspend: bool,
 
     /// Whether to fetch submodules too. Those of the same server are fetched with the same
     /// credentials, others with none.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub recurse_submodules: bool,
 
     /// Artifacts of other GitRepositories to copy into this one.
@@ -116,23 +120,43 @@ choice! {
 #[serde(rename_all = "camelCase")]
 pub struct GitRepositoryRef {
     /// The newest commit of this branch. Beside `commit`, the branch that has to contain it.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub branch: Option<String>,
 
     /// The commit of this tag.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tag: Option<String>,
 
     /// The commit of the highest tag in this range of semantic versions.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub semver: Option<String>,
 
     /// The commit of this full reference, such as `refs/pull/420/head`.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub name: Option<String>,
 
     /// This commit, by its full hash.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub commit: Option<String>,
 }
 
@@ -172,11 +196,19 @@ pub struct GitRepositoryInclude {
     pub repository: LocalObjectReference,
 
     /// The directory to copy. Defaults to everything.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub from_path: Option<String>,
 
     /// The directory to copy to. Defaults to the name of the other GitRepository.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub to_path: Option<String>,
 }
 
@@ -207,7 +239,7 @@ pub struct GitRepositoryStatus {
     pub observed_ignore: Option<String>,
 
     /// The `recurseSubmodules` of the spec that the artifact was made with.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub observed_recurse_submodules: bool,
 
     /// The `include` of the spec that the artifact was made with.
@@ -219,10 +251,18 @@ pub struct GitRepositoryStatus {
     pub observed_sparse_checkout: Vec<String>,
 
     /// Which Git objects were verified for the artifact, in the words of `verify.mode`.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub source_verification_mode: Option<String>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_handled_reconcile_at: Option<String>,
 }

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::HelmChartVerification;
-use crate::choice::choice;
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
 use crate::object::{reconciled, source};
-use crate::{Artifact, GoDuration, absent};
+use crate::string_enum::choice;
+use crate::{Artifact, GoDuration, omit_empty};
 
 custom_resource! {
     /// A Helm chart that is taken out of another source, and packaged if it is not yet.
@@ -47,7 +47,11 @@ pub struct HelmChartSpec {
 
     /// The range of semantic versions from which the highest is taken. Only for HelmRepositories;
     /// a directory has the version that it has.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(extend("default" = "*"))]
     pub version: Option<String>,
 
@@ -68,11 +72,11 @@ pub struct HelmChartSpec {
     pub values_files: Vec<String>,
 
     /// Whether values files that do not exist are ignored.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub ignore_missing_values_files: bool,
 
     /// Whether to suspend checking for new versions. The artifact stays available.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub suspend: bool,
 
     /// The signature that the chart must have. For charts of registries only.
@@ -85,7 +89,11 @@ pub struct HelmChartSpec {
 #[serde(rename_all = "camelCase")]
 pub struct LocalHelmChartSourceReference {
     /// The API group and version of the source.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub api_version: Option<String>,
 
     /// The kind of the source.
@@ -129,11 +137,19 @@ pub struct HelmChartStatus {
     pub observed_generation: Option<i64>,
 
     /// The revision of the source's artifact that the chart was taken from.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub observed_source_artifact_revision: Option<String>,
 
     /// The name that the chart gives itself.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub observed_chart_name: Option<String>,
 
     /// The values files that went into the artifact.
@@ -146,7 +162,11 @@ pub struct HelmChartStatus {
     pub conditions: Vec<Condition>,
 
     /// A stable address of whatever artifact is the newest.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub url: Option<String>,
 
     /// The packaged chart of the last run that succeeded.
@@ -154,6 +174,10 @@ pub struct HelmChartStatus {
     pub artifact: Option<Artifact>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_handled_reconcile_at: Option<String>,
 }

@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::RegistryProvider;
-use crate::choice::choice;
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, READY, STATUS, URL, custom_resource};
 use crate::duration::FETCH_PATTERN;
 use crate::object::{reconciled, source};
-use crate::{Artifact, GoDuration, LocalObjectReference, absent};
+use crate::string_enum::choice;
+use crate::{Artifact, GoDuration, LocalObjectReference, omit_empty};
 
 custom_resource! {
     /// A repository of Helm charts. Its index is fetched into an artifact, unless it is a registry.
@@ -52,7 +52,7 @@ pub struct HelmRepositorySpec {
 
     /// Whether credentials are also sent to other hosts that the index refers to, or used for other
     /// buckets.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub pass_credentials: bool,
 
     /// How often to check for a new index. Defaults to `1m`. No effect for OCI registries.
@@ -61,7 +61,7 @@ pub struct HelmRepositorySpec {
 
     /// Whether the registry or the server of the bucket may be reached over plain HTTP. For
     /// registries and buckets only.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub insecure: bool,
 
     /// How long fetching the index may take, or a chart of a registry. Defaults to `60s`.
@@ -70,7 +70,7 @@ pub struct HelmRepositorySpec {
     pub timeout: Option<GoDuration>,
 
     /// Whether to suspend checking for a new index. The artifact stays available.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub suspend: bool,
 
     /// Who may use this repository from other namespaces. Flux has never put it into effect.
@@ -131,7 +131,11 @@ pub struct HelmRepositoryStatus {
     pub conditions: Vec<Condition>,
 
     /// A stable address of whatever index is the newest.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub url: Option<String>,
 
     /// The index of the last fetch that succeeded.
@@ -139,6 +143,10 @@ pub struct HelmRepositoryStatus {
     pub artifact: Option<Artifact>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_handled_reconcile_at: Option<String>,
 }

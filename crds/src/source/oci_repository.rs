@@ -4,12 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::OCIRepositoryVerification;
-use crate::choice::choice;
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, READY, STATUS, URL, custom_resource};
 use crate::duration::FETCH_PATTERN;
 use crate::object::{reconciled, source};
-use crate::{Artifact, GoDuration, LocalObjectReference, absent};
+use crate::string_enum::choice;
+use crate::{Artifact, GoDuration, LocalObjectReference, omit_empty};
 
 custom_resource! {
     /// A repository of an OCI registry, of which one layer of one revision is fetched into an
@@ -59,7 +59,11 @@ pub struct OCIRepositorySpec {
     pub verify: Option<OCIRepositoryVerification>,
 
     /// The ServiceAccount whose image pull secrets or cloud identity are used to authenticate.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub service_account_name: Option<String>,
 
     /// A Secret with `ca.crt`, or with `tls.crt` and `tls.key`, for the connection.
@@ -85,11 +89,11 @@ pub struct OCIRepositorySpec {
     pub ignore: Option<String>,
 
     /// Whether the registry may be reached over plain HTTP, or without checking its certificate.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub insecure: bool,
 
     /// Whether to suspend checking for new revisions. The artifact stays available.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub suspend: bool,
 }
 
@@ -113,19 +117,35 @@ choice! {
 #[serde(rename_all = "camelCase")]
 pub struct OCIRepositoryRef {
     /// The manifest with this digest, as `sha256:<hex>`.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub digest: Option<String>,
 
     /// The highest tag in this range of semantic versions.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub semver: Option<String>,
 
     /// A regular expression that tags must match to be considered for `semver`.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub semver_filter: Option<String>,
 
     /// The manifest with this tag.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tag: Option<String>,
 }
 
@@ -134,7 +154,11 @@ pub struct OCIRepositoryRef {
 #[serde(rename_all = "camelCase")]
 pub struct OCILayerSelector {
     /// The first layer of this media type. Without it, the first layer.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub media_type: Option<String>,
 
     /// What to do with the layer. Defaults to `extract`.
@@ -168,7 +192,11 @@ pub struct OCIRepositoryStatus {
     pub conditions: Vec<Condition>,
 
     /// A stable address of whatever artifact is the newest.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub url: Option<String>,
 
     /// The artifact of the last fetch that succeeded.
@@ -184,6 +212,10 @@ pub struct OCIRepositoryStatus {
     pub observed_layer_selector: Option<OCILayerSelector>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_handled_reconcile_at: Option<String>,
 }

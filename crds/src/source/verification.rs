@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::LocalObjectReference;
-use crate::choice::choice;
+use crate::string_enum::choice;
 
 choice! {
     /// The technology of a signature.

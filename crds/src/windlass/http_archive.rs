@@ -7,7 +7,7 @@ use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, READY, STATUS, URL, custom_resource};
 use crate::duration::FETCH_PATTERN;
 use crate::object::{reconciled, source};
-use crate::{Artifact, GoDuration, LocalObjectReference, absent};
+use crate::{Artifact, GoDuration, LocalObjectReference, omit_empty};
 
 custom_resource! {
     /// An archive or a YAML file on a web server, made into an artifact. An ExternalArtifact of the
@@ -38,7 +38,11 @@ pub struct HTTPArchiveSpec {
 
     /// The expected digest of the downloaded file, as `sha256:` and 64 hexadecimal digits. A file with
     /// another digest is rejected.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"))]
     pub digest: Option<String>,
 
@@ -70,7 +74,7 @@ pub struct HTTPArchiveSpec {
     pub ignore: Option<String>,
 
     /// Whether to suspend checking for changes. The artifact stays available.
-    #[serde(default, skip_serializing_if = "absent::is_false")]
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub suspend: bool,
 }
 
@@ -96,13 +100,17 @@ pub struct HTTPArchiveStatus {
     #[serde(
         rename = "observedURL",
         default,
-        deserialize_with = "absent::text",
+        deserialize_with = "omit_empty::text",
         skip_serializing_if = "Option::is_none"
     )]
     pub observed_url: Option<String>,
 
     /// The `digest` of the spec that the artifact was made with.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub observed_digest: Option<String>,
 
     /// The `ignore` of the spec that the artifact was made with.
@@ -110,14 +118,26 @@ pub struct HTTPArchiveStatus {
     pub observed_ignore: Option<String>,
 
     /// The `ETag` that the server gave with the file.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub etag: Option<String>,
 
     /// The `Last-Modified` that the server gave with the file.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_modified: Option<String>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(default, deserialize_with = "absent::text", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_handled_reconcile_at: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! Connections of the proxy: those it takes and those it makes.
 //!
-//! Elsewhere: one request (`super::exchange`).
+//! Elsewhere: one request (`super::http_request`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::exchange::{Gate, exchange};
+use super::http_request::{Gate, exchange};
 use crate::authority::Authority;
 
 /// Headers that are about one connection and mean nothing, or harm, on the next.

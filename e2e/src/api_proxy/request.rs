@@ -1,6 +1,6 @@
 //! What a request to the API server is, told from its method, path and query.
 //!
-//! Elsewhere: what becomes of it (`super::exchange`).
+//! Elsewhere: what becomes of it (`super::http_request`).
 
 use axum::http::{Method, Uri};
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::repository::StoryRepository;
 use crate::control_plane::{free_ports, tail, write_private};
-use crate::keeper::Keeper;
+use crate::reaper::Reaper;
 
 const INSTALL: &str = "install the OpenSSH server (Debian: `apt-get install openssh-server`)";
 
@@ -25,8 +25,8 @@ pub struct SshServer {
 }
 
 impl SshServer {
-    /// Starts `sshd` with keys and settings in `folder`; `keeper` ends it at the latest.
-    pub(super) fn start(folder: &Path, root: &Path, keeper: &Keeper) -> Result<Self> {
+    /// Starts `sshd` with keys and settings in `folder`; `reaper` ends it at the latest.
+    pub(super) fn start(folder: &Path, root: &Path, reaper: &Reaper) -> Result<Self> {
         let sshd = ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd"];
         let sshd = sshd.into_iter().find(|path| Path::new(path).is_file());
         let sshd = sshd.with_context(|| format!("`sshd` is not installed: {INSTALL}"))?;
@@ -47,7 +47,7 @@ impl SshServer {
             let log = folder.join("sshd.log");
             let mut command = Command::new(sshd);
             command.arg("-D").arg("-e").arg("-f").arg(&config);
-            let child = keeper.spawn(&mut command, &log)?;
+            let child = reaper.spawn(&mut command, &log)?;
             let mut server =
                 Self { port, user: user.clone(), folder: folder.into(), root: root.into(), child };
             match server.await_ready() {

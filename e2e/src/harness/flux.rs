@@ -331,9 +331,9 @@ impl Story {
             .args(["--namespace", namespace, "--timeout", "30s"])
             .output()
             .context("cannot run flux")?;
-        let told = [output.stdout, output.stderr].concat();
-        let told = String::from_utf8_lossy(&told).into_owned();
-        ensure!(output.status.success(), "flux {arguments:?}: {told}");
-        Ok(told)
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        ensure!(output.status.success(), "flux {arguments:?}: {text}");
+        Ok(text)
     }
 }

@@ -150,16 +150,17 @@ impl Story {
     ///
     /// # Errors
     /// It does not become so.
-    pub async fn await_told(&self, target: &StoryTarget, part: &str) -> Result<String> {
-        let told = |object: &DynamicObject| {
+    pub async fn await_message(&self, target: &StoryTarget, part: &str) -> Result<String> {
+        let ready_message = |object: &DynamicObject| {
             let ready = condition(object, "Ready");
             let word = |key: &str| ready[key].as_str().unwrap_or_default().to_owned();
             (ready["status"] == "False").then(|| format!("{}: {}", word("reason"), word("message")))
         };
-        let has = |object: &DynamicObject| told(object).is_some_and(|text| text.contains(part));
+        let has =
+            |object: &DynamicObject| ready_message(object).is_some_and(|text| text.contains(part));
         let outcome = self.await_object(target, DEFAULT_WAIT_TIMEOUT, has).await;
         let object = outcome.with_context(|| format!("{target} did not say `{part}`"))?;
-        Ok(told(&object).unwrap_or_default())
+        Ok(ready_message(&object).unwrap_or_default())
     }
 
     /// Runs the stock `helm` 4.2 in the story's namespace.
@@ -176,8 +177,8 @@ impl Story {
     /// It cannot be run, or what it says.
     pub fn helm3(&self, arguments: &[&str]) -> Result<String> {
         let output = self.run_helm(&Oracle::Helm3.ensure()?, arguments)?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "helm 3 {arguments:?}: {told}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "helm 3 {arguments:?}: {text}");
         Ok(String::from_utf8(output.stdout)?)
     }
 
@@ -187,8 +188,8 @@ impl Story {
     /// What it says.
     pub fn helm_says(&self, arguments: &[&str]) -> Result<String> {
         let output = self.helm(arguments)?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "helm {arguments:?}: {told}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "helm {arguments:?}: {text}");
         Ok(String::from_utf8(output.stdout)?)
     }
 
@@ -262,7 +263,7 @@ impl Story {
     ///
     /// # Errors
     /// It is not there, or the API server refuses.
-    pub async fn all_told(&self, target: &StoryTarget, name: &str) -> Result<String> {
+    pub async fn all_messages(&self, target: &StoryTarget, name: &str) -> Result<String> {
         let object = self.expect(target).await?;
         let events = self.events("HelmRelease", name).await?;
         Ok(format!("{}\n{}", object.data["status"], events.join("\n")))

@@ -1,7 +1,7 @@
 //! One story: a namespace of its own on the shared bed.
 //!
 //! Here: applying, reading, waiting and cleaning up.
-//! Elsewhere: the bed (`super::bed`), what a failure shows (`super::diagnosis`).
+//! Elsewhere: the bed (`super::test_bed`), what a failure shows (`super::diagnosis`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::bed::Testbed;
 use super::flux::DEFAULT_WAIT_TIMEOUT;
+use super::test_bed::Testbed;
 use super::{await_until, diagnosis, requests};
 
 /// The groups whose objects may carry finalizers of a program that has ended.
@@ -192,18 +192,18 @@ impl Story {
         outcome.with_context(|| format!("{target} did not come to {condition}={status}"))
     }
 
-    /// Waits until an object exists and is as wished; a failure shows how it was last, the
+    /// Waits until an object exists and is as desired; a failure shows how it was last, the
     /// namespace's events, and the operator's log.
     pub async fn await_object(
         &self,
         target: &StoryTarget,
         timeout: Duration,
-        is_wished: impl Fn(&DynamicObject) -> bool,
+        is_desired: impl Fn(&DynamicObject) -> bool,
     ) -> Result<DynamicObject> {
         let mut last = None;
         let outcome = await_until(&target.to_string(), timeout, async || {
             last = self.read(target).await?;
-            Ok(last.clone().filter(|object| is_wished(object)))
+            Ok(last.clone().filter(|object| is_desired(object)))
         })
         .await;
         match outcome {

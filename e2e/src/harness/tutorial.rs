@@ -44,12 +44,12 @@ impl Story {
             .current_dir(folder)
             .output()
             .with_context(|| format!("`{name}` cannot be started"))?;
-        let told = [output.stdout, output.stderr].concat();
-        let told = String::from_utf8_lossy(&told).into_owned();
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
         // It found what the page broke.
         let has_found = command.starts_with("windlass why ") && output.status.code() == Some(1);
-        ensure!(output.status.success() || has_found, "`{command}`: {told}");
-        Ok(told)
+        ensure!(output.status.success() || has_found, "`{command}`: {text}");
+        Ok(text)
     }
 }
 

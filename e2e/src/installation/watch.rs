@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_waited_for_in_vain_is_told_with_the_last_state() {
+    async fn a_wait_that_timed_out_is_reported_with_the_last_state() {
         let (tell, receiver) = mpsc::unbounded_channel();
         let mut watch = Watch { seen: receiver, last: BTreeMap::new(), _tasks: JoinSet::new() };
         tell.send(kustomization("False", 2, "")).unwrap();

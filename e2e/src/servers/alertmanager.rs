@@ -10,14 +10,14 @@ use tempfile::TempDir;
 
 use crate::control_plane::free_ports;
 use crate::harness::await_until;
-use crate::keeper::Keeper;
+use crate::reaper::Reaper;
 
 /// A running server. Ends with this process, or when dropped.
 pub struct Alertmanager {
     port: u16,
     client: reqwest::Client,
     _folder: TempDir,
-    _keeper: Keeper,
+    _reaper: Reaper,
 }
 
 impl Alertmanager {
@@ -30,15 +30,15 @@ impl Alertmanager {
         let config = folder.path().join("config.yml");
         let none = json!({"route": {"receiver": "none"}, "receivers": [{"name": "none"}]});
         std::fs::write(&config, none.to_string())?;
-        let keeper = Keeper::start(None)?;
+        let reaper = Reaper::start(None)?;
         let mut command = Command::new(program);
         command.arg(format!("--config.file={}", config.display()));
         command.arg(format!("--storage.path={}", folder.path().join("data").display()));
         command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
         command.arg("--cluster.listen-address=");
-        drop(keeper.spawn(&mut command, &folder.path().join("log"))?);
+        drop(reaper.spawn(&mut command, &folder.path().join("log"))?);
         let client = reqwest::Client::builder().no_proxy().build()?;
-        let server = Self { port, client, _folder: folder, _keeper: keeper };
+        let server = Self { port, client, _folder: folder, _reaper: reaper };
         await_until("Alertmanager to begin", super::SERVER_START_TIMEOUT, async || {
             Ok(server.alerts().await.ok().map(drop))
         })

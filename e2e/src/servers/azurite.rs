@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::log::Log;
 use super::s3::{encoded, hmac, path_encoded};
 use crate::control_plane::{free_ports, tail};
-use crate::keeper::Keeper;
+use crate::reaper::Reaper;
 use testbed::binaries::packages;
 
 /// The account that the server knows.
@@ -34,7 +34,7 @@ pub struct Azurite {
     port: u16,
     client: reqwest::Client,
     log: Log,
-    _keeper: Keeper,
+    _reaper: Reaper,
 }
 
 impl Azurite {
@@ -48,12 +48,12 @@ impl Azurite {
         command.args(["--blobHost", "127.0.0.1", "--blobPort", &port.to_string()]);
         command.args(["--inMemoryPersistence", "--disableProductStyleUrl"]);
         command.env("AZURITE_ACCOUNTS", format!("{ACCOUNT}:{KEY}")).current_dir(folder.path());
-        let keeper = Keeper::start(None)?;
+        let reaper = Reaper::start(None)?;
         let log = folder.path().join("log");
-        let mut child = keeper.spawn(&mut command, &log)?;
+        let mut child = reaper.spawn(&mut command, &log)?;
         let client = reqwest::Client::builder().no_proxy().build()?;
-        let told = Log::new(log.clone(), format!("http://127.0.0.1:{port}"), client.clone());
-        let server = Self { _folder: folder, port, client, log: told, _keeper: keeper };
+        let request_log = Log::new(log.clone(), format!("http://127.0.0.1:{port}"), client.clone());
+        let server = Self { _folder: folder, port, client, log: request_log, _reaper: reaper };
         let deadline = Instant::now() + super::SERVER_START_TIMEOUT;
         while server.client.get(server.url()).send().await.is_err() {
             let ended = child.try_wait()?.is_some();

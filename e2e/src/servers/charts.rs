@@ -65,13 +65,13 @@ impl ChartServer {
         let root = folder.path().join("served");
         let backend = Backend { root, access, asked: Arc::clone(&asked) };
         let (stop, stopped) = oneshot::channel();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, receiver) = std::sync::mpsc::channel();
         std::thread::Builder::new().name("chart-server".into()).spawn(move || {
             let outcome = run(backend, stopped, &tell);
-            // Nobody listens any more once the address was told; then it has ended as wished.
+            // The receiver is gone once the address was sent; then the server has ended as intended.
             tell.send(outcome.map(|()| None)).ok();
         })?;
-        let address = told.recv()??.context("the chart server ended before it began")?;
+        let address = receiver.recv()??.context("the chart server ended before it began")?;
         Ok(Self { address, folder, helm, asked, _stop: stop })
     }
 
@@ -121,8 +121,8 @@ impl ChartServer {
         let mut command = Command::new(&self.helm);
         command.env_clear().env("HOME", &home).args(arguments);
         let output = command.output().context("cannot run helm")?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "helm {arguments:?}: {told}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "helm {arguments:?}: {message}");
         Ok(output)
     }
 

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::log::Log;
 use super::s3::encoded;
 use crate::control_plane::{free_ports, tail};
-use crate::keeper::Keeper;
+use crate::reaper::Reaper;
 use testbed::binaries::{GO, Recipe, Set};
 
 const FAKE_GCS_SERVER: Set = Set {
@@ -30,7 +30,7 @@ pub struct GcsServer {
     port: u16,
     client: reqwest::Client,
     log: Log,
-    _keeper: Keeper,
+    _reaper: Reaper,
 }
 
 impl GcsServer {
@@ -42,12 +42,12 @@ impl GcsServer {
         let mut command = Command::new(program);
         command.args(["-scheme", "http", "-host", "127.0.0.1", "-backend", "memory"]);
         command.args(["-port", &port.to_string(), "-public-host", &format!("127.0.0.1:{port}")]);
-        let keeper = Keeper::start(None)?;
+        let reaper = Reaper::start(None)?;
         let log = folder.path().join("log");
-        let mut child = keeper.spawn(&mut command, &log)?;
+        let mut child = reaper.spawn(&mut command, &log)?;
         let client = reqwest::Client::builder().no_proxy().build()?;
-        let told = Log::new(log.clone(), format!("http://127.0.0.1:{port}"), client.clone());
-        let server = Self { _folder: folder, port, client, log: told, _keeper: keeper };
+        let request_log = Log::new(log.clone(), format!("http://127.0.0.1:{port}"), client.clone());
+        let server = Self { _folder: folder, port, client, log: request_log, _reaper: reaper };
         let deadline = Instant::now() + super::SERVER_START_TIMEOUT;
         while server.send(server.request(Method::GET, "/_internal/healthcheck")).await.is_err() {
             let ended = child.try_wait()?.is_some();

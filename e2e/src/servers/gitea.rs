@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::control_plane::{free_ports, tail, write_private};
 use crate::git_server::StoryRepository;
 use crate::harness::await_until;
-use crate::keeper::Keeper;
+use crate::reaper::Reaper;
 use testbed::binaries::{GO, Lacks, Recipe, Set, module};
 
 /// The user of the server, who may do everything.
@@ -46,7 +46,7 @@ pub struct Gitea {
     ssh_port: u16,
     client: reqwest::Client,
     log: PathBuf,
-    _keeper: Keeper,
+    _reaper: Reaper,
     /// What is pushed from here.
     local: TempDir,
 }
@@ -78,7 +78,7 @@ impl Gitea {
         let program = GITEA.ensure(None)?["gitea"].clone();
         let assets = module(MODULE)?;
         let folder = tempfile::Builder::new().prefix("windlass-gitea-").tempdir()?.keep();
-        let keeper = Keeper::start(Some(&folder))?;
+        let reaper = Reaper::start(Some(&folder))?;
         let [port, ssh_port] = free_ports()?;
         let host_key = rcgen::KeyPair::generate().context("cannot generate a host key")?;
         write_private(&folder.join("host.key"), &host_key.serialize_pem())?;
@@ -92,10 +92,10 @@ impl Gitea {
             command
         };
         let log = folder.join("log");
-        let mut child = keeper.spawn(&mut run(&["web"]), &log)?;
+        let mut child = reaper.spawn(&mut run(&["web"]), &log)?;
         let client = reqwest::Client::builder().no_proxy().build()?;
         let local = tempfile::Builder::new().prefix("windlass-pushed-").tempdir()?;
-        let server = Self { port, ssh_port, client, log, _keeper: keeper, local };
+        let server = Self { port, ssh_port, client, log, _reaper: reaper, local };
         let health = format!("{}/api/healthz", server.url());
         let is_ended = await_until("Gitea to begin", super::SERVER_START_TIMEOUT, async || {
             if child.try_wait()?.is_some() {

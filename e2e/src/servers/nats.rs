@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::control_plane::free_ports;
 use crate::harness::await_until;
-use crate::keeper::Keeper;
+use crate::reaper::Reaper;
 
 /// Who may publish where only one may.
 pub const USER: &str = "windlass";
@@ -24,7 +24,7 @@ pub const PASSWORD: &str = "n4ts-passw0rd";
 pub struct Nats {
     port: u16,
     _folder: TempDir,
-    _keeper: Keeper,
+    _reaper: Reaper,
 }
 
 impl Nats {
@@ -40,10 +40,10 @@ impl Nats {
         });
         let path = folder.path().join("nats.conf");
         std::fs::write(&path, config.to_string())?;
-        let keeper = Keeper::start(None)?;
+        let reaper = Reaper::start(None)?;
         let mut command = Command::new(program);
-        drop(keeper.spawn(command.arg("-c").arg(&path), &folder.path().join("log"))?);
-        let server = Self { port, _folder: folder, _keeper: keeper };
+        drop(reaper.spawn(command.arg("-c").arg(&path), &folder.path().join("log"))?);
+        let server = Self { port, _folder: folder, _reaper: reaper };
         let address = server.address();
         await_until("nats-server to begin", super::SERVER_START_TIMEOUT, async || {
             Ok(TcpStream::connect(&address).await.ok().map(drop))

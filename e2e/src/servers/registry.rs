@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::authority::Authority;
 use crate::control_plane::free_ports;
-use crate::keeper::Keeper;
+use crate::reaper::Reaper;
 
 /// Who may pull and push where a password is asked for.
 pub const USER: &str = "walker";
@@ -38,7 +38,7 @@ pub struct Registry {
     has_password: bool,
     client: Client,
     folder: PathBuf,
-    _keeper: Keeper,
+    _reaper: Reaper,
 }
 
 /// A layer to be pushed.
@@ -68,7 +68,7 @@ impl Registry {
     async fn start_with(authority: Option<Authority>, has_password: bool) -> Result<Self> {
         let program = program()?;
         let folder = tempfile::Builder::new().prefix("windlass-registry-").tempdir()?.keep();
-        let keeper = Keeper::start(Some(&folder))?;
+        let reaper = Reaper::start(Some(&folder))?;
         let [port] = free_ports()?;
         let host = format!("127.0.0.1:{port}");
         let mut config = json!({
@@ -96,9 +96,9 @@ impl Registry {
         // JSON is YAML too.
         let path = folder.join("config.yml");
         std::fs::write(&path, config.to_string())?;
-        keeper.spawn(Command::new(program).arg("serve").arg(&path), &folder.join("log"))?;
+        reaper.spawn(Command::new(program).arg("serve").arg(&path), &folder.join("log"))?;
         let client = client.build()?;
-        let registry = Self { host, authority, has_password, client, folder, _keeper: keeper };
+        let registry = Self { host, authority, has_password, client, folder, _reaper: reaper };
         registry.await_start().await?;
         Ok(registry)
     }

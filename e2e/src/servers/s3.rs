@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::authority::Authority;
 use crate::control_plane::{free_ports, tail};
-use crate::keeper::Keeper;
+use crate::reaper::Reaper;
 use testbed::binaries::{GO, Recipe, Set};
 
 /// The key that the server knows.
@@ -39,7 +39,7 @@ pub struct S3Server {
     port: u16,
     client: reqwest::Client,
     is_tls: bool,
-    _keeper: Keeper,
+    _reaper: Reaper,
 }
 
 impl S3Server {
@@ -69,14 +69,14 @@ impl S3Server {
             client = client.tls_certs_only([own]);
         }
         command.arg("posix").arg(path("data"));
-        let keeper = Keeper::start(None)?;
+        let reaper = Reaper::start(None)?;
         let log = path("server.log");
-        let mut child = keeper.spawn(&mut command, &log)?;
+        let mut child = reaper.spawn(&mut command, &log)?;
         let server = Self {
             port,
             client: client.build()?,
             is_tls: authority.is_some(),
-            _keeper: keeper,
+            _reaper: reaper,
             folder,
         };
         let deadline = Instant::now() + super::SERVER_START_TIMEOUT;

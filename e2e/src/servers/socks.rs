@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 
 use crate::control_plane::{free_ports, tail};
-use crate::keeper::Keeper;
+use crate::reaper::Reaper;
 use testbed::binaries::{GO, Recipe, Set};
 
 const SOCKS: Set = Set {
@@ -26,7 +26,7 @@ const SOCKS: Set = Set {
 pub struct Socks {
     address: SocketAddr,
     folder: TempDir,
-    _keeper: Keeper,
+    _reaper: Reaper,
 }
 
 impl Socks {
@@ -41,16 +41,16 @@ impl Socks {
         if let Some((user, password)) = user {
             command.arg(user).env("SOCKS_PASSWORD", password);
         }
-        let keeper = Keeper::start(None)?;
+        let reaper = Reaper::start(None)?;
         let log = folder.path().join("log");
-        let mut child = keeper.spawn(&mut command, &log)?;
+        let mut child = reaper.spawn(&mut command, &log)?;
         let deadline = Instant::now() + super::SERVER_START_TIMEOUT;
         while TcpStream::connect(address).await.is_err() {
             let ended = child.try_wait()?.is_some();
             ensure!(!ended && Instant::now() < deadline, "no SOCKS proxy: {}", tail(&log, 20));
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        Ok(Self { address, folder, _keeper: keeper })
+        Ok(Self { address, folder, _reaper: reaper })
     }
 
     /// Where it listens.

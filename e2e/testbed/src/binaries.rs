@@ -310,15 +310,15 @@ fn build(recipe: &Recipe, bin: &Path, position: &str) -> Result<()> {
         .stderr(std::fs::File::create(&errors).context("cannot write the build log")?)
         .spawn()
         .context("cannot start `go`")?;
-    let mut told = 0;
+    let mut reported_at = 0;
     let status = loop {
         if let Some(status) = go.try_wait().context("cannot wait for `go`")? {
             break status;
         }
         std::thread::sleep(Duration::from_millis(200));
         let elapsed = start.elapsed().as_secs();
-        if elapsed >= told + 20 {
-            told = elapsed;
+        if elapsed >= reported_at + 20 {
+            reported_at = elapsed;
             say(&format!("building {name} ({position}), {elapsed} s"));
         }
     };
@@ -358,8 +358,8 @@ pub fn module(name: &str) -> Result<PathBuf> {
 /// Runs `go` in a folder; what it prints.
 fn run_go(folder: &Path, arguments: &[&str]) -> Result<String> {
     let output = go(folder).args(arguments).output().context("cannot start `go`")?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "`go {}` failed:\n{told}", arguments.join(" "));
+    let text = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "`go {}` failed:\n{text}", arguments.join(" "));
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
@@ -443,7 +443,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_go_is_told_from_a_usable_one() {
+    fn an_old_go_is_distinguished_from_a_usable_one() {
         assert!(is_new_enough("go version go1.26.8 linux/amd64"));
         assert!(is_new_enough("go version go1.21rc2 linux/amd64"));
         assert!(is_new_enough("go version devel +abcdef linux/amd64"));

@@ -282,14 +282,14 @@ async fn a_bundle_is_the_artifact_and_costs_one_request_while_it_stays() -> Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_and_what_is_not_there_is_told() -> Result<()> {
+async fn forbidden_and_missing_objects_are_reported() -> Result<()> {
     let stores = Store::all().await?;
     for store in &stores {
         for name in ["other", "..", "a/b"] {
             let error = failure(&Remote { bucket: name.to_owned(), ..store.remote()? }).await?;
-            let is_told = matches!(error, Error::NoBucket { .. });
+            let is_missing = matches!(error, Error::NoBucket { .. });
             // Azurite does not take a name with a slash for one.
-            ensure!(is_told || name == "a/b", "{name}: {error:?}");
+            ensure!(is_missing || name == "a/b", "{name}: {error:?}");
         }
     }
     let [_, Store::Azure(azurite)] = &stores else { unreachable!("the second is Azure's") };

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::again;
+use e2e::harness::run_in_subprocess;
 use e2e::relay::Relay;
 use e2e::servers::aws_identity::{AwsIdentity, POD_TOKEN, WEB_IDENTITY};
 use e2e::servers::s3::{ACCESS, SECRET};
@@ -93,7 +93,10 @@ fn run(
 ) -> Result<(bool, String)> {
     let home = folder.path().display().to_string();
     let always = [("HOME", home), ("TEST_ENDPOINT", endpoint.to_owned())];
-    again("bucket::environment::as_the_environment_says", always.into_iter().chain(variables))
+    run_in_subprocess(
+        "bucket::environment::as_the_environment_says",
+        always.into_iter().chain(variables),
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,16 +128,16 @@ async fn every_way_of_the_environment_is_gone() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_gives_no_credentials_is_told() -> Result<()> {
+async fn a_service_that_gives_no_credentials_is_named() -> Result<()> {
     let (server, _) = server().await?;
     let identity = AwsIdentity::start().await?;
     let silent = Relay::start(identity.address()).await?;
     silent.hold_after(0);
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let closed_port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let folder = tempfile::tempdir()?;
     let mut wrong = Vec::new();
     for (what, place, tokens, expected) in [
-        ("unreachable", nobody, TOKENS, ": Connection refused"),
+        ("unreachable", closed_port, TOKENS, ": Connection refused"),
         ("stalled", silent.address(), TOKENS, " did not respond within 2s"),
         ("wrong", identity.address(), WRONG, ""),
     ] {
@@ -153,11 +156,11 @@ async fn whoever_gives_no_credentials_is_told() -> Result<()> {
             variables.push(("TEST_TIMEOUT", if what == "stalled" { "2" } else { "30" }.to_owned()));
             let start = Instant::now();
             let (is_fine, said) = run(&folder, &server.endpoint(), variables)?;
-            let told = said.lines().find_map(|line| line.split_once("told: "));
-            let told = told.with_context(|| format!("{way} {what}: {said}"))?.1;
-            let is_right = told.starts_with("no credentials for") && told.contains(&expected);
+            let message = said.lines().find_map(|line| line.split_once("told: "));
+            let message = message.with_context(|| format!("{way} {what}: {said}"))?.1;
+            let is_right = message.starts_with("no credentials for") && message.contains(&expected);
             if is_fine || !is_right || start.elapsed() > Duration::from_secs(25) {
-                wrong.push(format!("{way} {what} after {:?}: {told}", start.elapsed()));
+                wrong.push(format!("{way} {what} after {:?}: {message}", start.elapsed()));
             }
             for secret in [tokens.0, tokens.1] {
                 ensure!(!said.contains(secret), "{way} {what}: {said}");
@@ -170,7 +173,7 @@ async fn whoever_gives_no_credentials_is_told() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_without_credentials_is_told() -> Result<()> {
+async fn a_machine_without_credentials_is_reported() -> Result<()> {
     let (server, _) = server().await?;
     let variables = vec![("AWS_EC2_METADATA_DISABLED", "true".to_owned())];
     let (is_fine, said) = run(&tempfile::tempdir()?, &server.endpoint(), variables)?;

@@ -14,7 +14,7 @@ use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use e2e::authority::Authority;
-use e2e::harness::again;
+use e2e::harness::run_in_subprocess;
 use e2e::relay::Relay;
 use e2e::tls_front::TlsFront;
 use objects::RedactedValue;
@@ -163,7 +163,7 @@ impl Clouds {
             ("TEST_IDENTITY", who.to_owned()),
         ];
         let variables = always.iter().chain(variables).cloned();
-        let (is_fine, said) = again("bucket::logins::as_the_cloud_says", variables)?;
+        let (is_fine, said) = run_in_subprocess("bucket::logins::as_the_cloud_says", variables)?;
         let asked = seen().clone();
         Ok((is_fine, said, asked))
     }
@@ -187,7 +187,7 @@ fn application(login: SocketAddr, tenant: &str, secret: &str) -> EnvironmentVari
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_login_is_made_once_and_told_when_it_fails() -> Result<()> {
+async fn every_login_is_made_once_and_reported_when_it_fails() -> Result<()> {
     let clouds = Clouds::start().await?;
     let key = clouds.file("key", &service_account()?)?;
     let assertion = clouds.file("assertion", ASSERTION)?;
@@ -231,10 +231,10 @@ async fn every_login_is_made_once_and_told_when_it_fails() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_gives_no_token_is_told_by_his_own_address() -> Result<()> {
+async fn a_service_that_gives_no_token_is_named_by_its_own_address() -> Result<()> {
     let clouds = Clouds::start().await?;
     let assertion = clouds.file("assertion", ASSERTION)?;
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let closed_port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let plain = Relay::start(clouds.address).await?;
     let over_tls = Relay::start(clouds.front.address()).await?;
     for relay in [&plain, &over_tls] {
@@ -242,12 +242,12 @@ async fn whoever_gives_no_token_is_told_by_his_own_address() -> Result<()> {
     }
     let mut wrong = Vec::new();
     for (metadata, login, timeout, expected) in [
-        (nobody, nobody, "30", "Connection refused"),
+        (closed_port, closed_port, "30", "Connection refused"),
         (plain.address(), over_tls.address(), "2", "did not respond within 2s"),
     ] {
         // Where Google's metadata are not at the place that is named, they are looked for at the one that is not ours.
         let google = [("google", vec![("GCE_METADATA_HOST", metadata.to_string())], metadata)];
-        let google = google.into_iter().filter(|_| metadata != nobody);
+        let google = google.into_iter().filter(|_| metadata != closed_port);
         let others = [
             ("azure", in_azure(login, ("AZURE_CLIENT_SECRET", SECRET)), login),
             ("azure", in_azure(login, ("AZURE_FEDERATED_TOKEN_FILE", &assertion)), login),
@@ -256,14 +256,14 @@ async fn whoever_gives_no_token_is_told_by_his_own_address() -> Result<()> {
         for (who, mut variables, place) in google.chain(others) {
             variables.push(("TEST_TIMEOUT", timeout.to_owned()));
             let (is_fine, said, _) = clouds.run(who, &variables)?;
-            let told = said.lines().find_map(|line| line.split_once("told: "));
-            let told = told.map_or("nothing", |(_, told)| told);
+            let message = said.lines().find_map(|line| line.split_once("told: "));
+            let message = message.map_or("nothing", |(_, message)| message);
             let begins = format!("no credentials for {}", clouds.address);
-            let is_right = told.starts_with(&begins)
-                && told.contains(&place.to_string())
-                && told.contains(expected);
+            let is_right = message.starts_with(&begins)
+                && message.contains(&place.to_string())
+                && message.contains(expected);
             if is_fine || !is_right {
-                wrong.push(format!("{who} at {place}: {told}"));
+                wrong.push(format!("{who} at {place}: {message}"));
             }
             ensure!(!said.contains(SECRET) && !said.contains(ASSERTION), "{said}");
         }

@@ -68,10 +68,10 @@ async fn an_unreachable_cluster_has_a_status_of_its_own() -> Result<()> {
     let output = std::process::Command::new(e2e::operator::binary()?)
         .args(["get", "all", "--kubeconfig", &path.display().to_string()])
         .output()?;
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(
-        output.status.code() == Some(3) && told.contains("the cluster cannot be reached"),
-        "{told}"
+        output.status.code() == Some(3) && text.contains("the cluster cannot be reached"),
+        "{text}"
     );
     story.end().await
 }

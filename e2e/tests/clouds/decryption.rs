@@ -14,9 +14,9 @@ use e2e::servers::kms::{
 use e2e::servers::s3::{ACCESS, SECRET};
 use serde_json::{Value, json};
 
-use super::sealed::{
-    CANARY, EncryptedDataKey, await_told, ensure_plain, ensure_silent, of_aws, of_azure, of_clouds,
-    of_google, of_vault, put_keys, spec,
+use super::encrypted_secrets::{
+    CANARY, EncryptedDataKey, await_message, ensure_plain, ensure_silent, of_aws, of_azure,
+    of_clouds, of_google, of_vault, put_keys, spec,
 };
 
 /// The double by the names that the clouds have: through a proxy, with certificates that windlass trusts.
@@ -112,7 +112,7 @@ async fn what_each_service_encrypted_is_plain_in_the_cluster_and_asked_for_once(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_vault_refuses_is_told_and_a_right_token_heals() -> Result<()> {
+async fn a_rejection_of_vault_is_reported_and_a_right_token_heals() -> Result<()> {
     let clouds = Clouds::start().await?;
     let story = Story::begin("decryption-vault").await?;
     let windlass = clouds.windlass(&story, &[], &[]).await?;
@@ -138,8 +138,8 @@ async fn what_a_vault_refuses_is_told_and_a_right_token_heals() -> Result<()> {
         (OTHER_TOKEN, "that its policies allow `update` of `team/sops/decrypt/shop`"),
     ] {
         put_keys(&story, "keys", &json!({"sops.vault-token": token})).await?;
-        let told = await_told(&story, "right", wanted).await?;
-        ensure!(told.starts_with("decryption failed for 'Secret.v1.[noGrp]/right'"), "{told}");
+        let text = await_message(&story, "right", wanted).await?;
+        ensure!(text.starts_with("decryption failed for 'Secret.v1.[noGrp]/right'"), "{text}");
         let read = story.read(&StoryTarget::new("v1", "Secret", "right")).await?;
         ensure!(read.is_none(), "a Secret was applied that is still encrypted");
         ensure_silent(&story, &windlass, &[CANARY, OTHER_TOKEN, "hvs.wr0ng"]).await?;
@@ -155,7 +155,7 @@ async fn what_a_vault_refuses_is_told_and_a_right_token_heals() -> Result<()> {
         ("stalled", "did not respond within 10s"),
     ] {
         story.kustomization(path, "app", spec(path, Some("keys"))).await?;
-        await_told(&story, path, wanted).await?;
+        await_message(&story, path, wanted).await?;
     }
     // Meanwhile nothing else waits.
     story.request(&StoryTarget::kustomization("right")).await?;
@@ -165,7 +165,7 @@ async fn what_a_vault_refuses_is_told_and_a_right_token_heals() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_cloud_refuses_is_told_by_its_service() -> Result<()> {
+async fn the_service_of_a_cloud_is_named_that_rejects_a_request() -> Result<()> {
     let clouds = Clouds::start().await?;
     let story = Story::begin("decryption-refused").await?;
     let windlass = clouds.windlass(&story, &[], &[]).await?;
@@ -221,8 +221,8 @@ async fn what_a_cloud_refuses_is_told_by_its_service() -> Result<()> {
         story.kustomization(name, "app", spec(name, Some(&format!("keys-{name}")))).await?;
     }
     for (name, _, _, wanted) in &cases {
-        let told = await_told(&story, name, wanted).await?;
-        ensure!(told.contains("failed to decrypt sops data key with "), "{told}");
+        let failure = await_message(&story, name, wanted).await?;
+        ensure!(failure.contains("failed to decrypt sops data key with "), "{failure}");
     }
     ensure_silent(&story, &windlass, &SECRETS).await?;
     story.end().await
@@ -266,7 +266,7 @@ async fn without_a_secret_the_machine_decrypts_unless_tenants_are_separated() ->
         let wanted = format!(
             "the identity of windlass is not used with --no-cross-namespace-refs; add credentials to `{entry}`"
         );
-        await_told(&story, name, &wanted).await?;
+        await_message(&story, name, &wanted).await?;
     }
     let asked = clouds.asked();
     ensure!(asked.is_empty(), "{asked:?}");

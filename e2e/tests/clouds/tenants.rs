@@ -7,8 +7,8 @@ use e2e::servers::kms::{OTHER_TOKEN, VAULT_TOKEN};
 use serde_json::{Value, json};
 
 use super::decryption::Clouds;
-use super::sealed::{
-    CANARY, await_told, ensure_plain, ensure_silent, of_aws, of_vault, put_keys, spec,
+use super::encrypted_secrets::{
+    CANARY, await_message, ensure_plain, ensure_silent, of_aws, of_vault, put_keys, spec,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,7 +51,7 @@ async fn a_tenant_does_not_decrypt_with_the_key_of_another() -> Result<()> {
     ];
     for (name, spec, wanted) in cases {
         story.kustomization(name, "app", spec).await?;
-        await_told(&story, name, &wanted).await?;
+        await_message(&story, name, &wanted).await?;
         let read = story.read(&StoryTarget::new("v1", "Secret", "theirs")).await?;
         ensure!(read.is_none(), "{name}: the Secret of another tenant was decrypted");
         story.delete(&StoryTarget::kustomization(name)).await?;
@@ -63,7 +63,7 @@ async fn a_tenant_does_not_decrypt_with_the_key_of_another() -> Result<()> {
     ensure!(format!("{rejected:#}").contains("namespace"), "{rejected:#}");
     // The Secret of the spec is that of the namespace, and a change of it is noticed.
     story.kustomization("app", "app", spec("app", Some("keys"))).await?;
-    await_told(&story, "app", &not_found("keys")).await?;
+    await_message(&story, "app", &not_found("keys")).await?;
     put_keys(&story, "keys", &json!({"sops.vault-token": VAULT_TOKEN})).await?;
     story.await_ready(&StoryTarget::kustomization("app")).await?;
     ensure_plain(&story, "theirs").await?;
@@ -134,7 +134,7 @@ async fn a_plain_text_is_in_no_output_whatever_fails_after_decryption() -> Resul
         let mut spec = spec(name, Some("keys"));
         spec["postBuild"] = json!({"substitute": {"a": "b"}});
         story.kustomization(name, "app", spec).await?;
-        await_told(&story, name, wanted).await?;
+        await_message(&story, name, wanted).await?;
         ensure_silent(&story, &windlass, &[CANARY, VAULT_TOKEN]).await?;
     }
     story.end().await

@@ -1,7 +1,7 @@
 //! What commands say while statuses are old and no operator is active.
 //!
 //! There is no windlass here: the story writes the statuses and the Lease, once as a process outside of the cluster does. Elsewhere: what the same commands say where
-//! nothing is there and where they may not look (`cli::sweep`).
+//! nothing is there and where they may not look (`cli::all_commands`).
 
 use anyhow::Result;
 use e2e::harness::{Story, StoryTarget, create_crds};
@@ -9,7 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
-use crate::cli::sweep::{ASKS_NO_CLUSTER, Row, Sweep, ensure_all_have_rows, row};
+use crate::cli::all_commands::{ASKS_NO_CLUSTER, Row, Sweep, ensure_all_have_rows, row};
 
 /// What is said of statuses that may be old.
 const OLD: &str =

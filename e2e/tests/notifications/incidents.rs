@@ -43,11 +43,11 @@ async fn incidents(story: &Story) -> Result<Vec<Incident>> {
     Ok(api.list(&Default::default()).await?.items)
 }
 
-/// Waits for an incident about a subject whose status is as wished.
+/// Waits for an incident about a subject whose status is as desired.
 async fn await_incident(
     story: &Story,
     (kind, name): (&str, &str),
-    is_wished: impl Fn(&IncidentStatus) -> bool,
+    is_desired: impl Fn(&IncidentStatus) -> bool,
 ) -> Result<Incident> {
     let what = format!("an incident of {kind}/{name}");
     let ask = async || {
@@ -56,7 +56,7 @@ async fn await_incident(
             let subject = &it.spec.subject;
             subject.kind == kind
                 && subject.name == name
-                && it.status.as_ref().is_some_and(&is_wished)
+                && it.status.as_ref().is_some_and(&is_desired)
         };
         Ok(all.into_iter().find(is_it))
     };
@@ -283,13 +283,13 @@ async fn after_a_kill_nothing_is_sent_again_and_the_end_is() -> Result<()> {
     let upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
     story.kustomization("app", "app", json!({})).await?;
     let app = ("Kustomization", "app");
-    let is_told = |status: &IncidentStatus| is_sent(status, IncidentStep::Opened);
-    await_incident(&story, app, is_told).await?;
+    let has_opened = |status: &IncidentStatus| is_sent(status, IncidentStep::Opened);
+    await_incident(&story, app, has_opened).await?;
     windlass.operator.kill()?;
     windlass.resume().await?;
     // It works again: another failure is sent.
     story.kustomization("other", "app", json!({})).await?;
-    await_incident(&story, ("Kustomization", "other"), is_told).await?;
+    await_incident(&story, ("Kustomization", "other"), has_opened).await?;
     ensure!(about(&service, "Open").len() == 2, "{:?}", about(&service, "Open"));
 
     // What was not delivered is derived again by a process that has none of the files.
@@ -301,7 +301,7 @@ async fn after_a_kill_nothing_is_sent_again_and_the_end_is() -> Result<()> {
     std::fs::remove_dir_all(windlass.storage().join(".notifications"))?;
     service.answers(200);
     windlass.resume().await?;
-    await_incident(&story, ("Kustomization", "third"), is_told).await?;
+    await_incident(&story, ("Kustomization", "third"), has_opened).await?;
     ensure!(about(&service, "Open").len() == 3, "{:?}", about(&service, "Open"));
 
     windlass.operator.kill()?;
@@ -349,12 +349,12 @@ async fn pagerduty_is_sent_a_trigger_and_a_resolve_of_the_same_key() -> Result<(
     let upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
     story.kustomization("app", "app", json!({})).await?;
     let app = ("Kustomization", "app");
-    let told = await_incident(&story, app, |it| is_sent(it, IncidentStep::Opened)).await?;
+    let incident = await_incident(&story, app, |it| is_sent(it, IncidentStep::Opened)).await?;
     upstream.push(&[("map.yaml", config_map("map", "1"))]).await?;
     await_incident(&story, app, |it| is_sent(it, IncidentStep::Resolved)).await?;
-    let status = told.status.as_ref().context("no status")?;
+    let status = incident.status.as_ref().context("no status")?;
     let key = status.notifications.first().and_then(|it| it.key.clone()).context("no key")?;
-    let uid = told.metadata.uid.as_deref().unwrap_or_default();
+    let uid = incident.metadata.uid.as_deref().unwrap_or_default();
     ensure!(!uid.is_empty() && key.starts_with(uid), "{key}");
     let sent = service.sent_to("/v2/enqueue");
     sent.iter().try_for_each(demanded_by_pagerduty)?;
@@ -382,12 +382,12 @@ async fn what_is_suspended_opens_nothing_until_it_is_resumed() -> Result<()> {
     story.merge(&held, json!({"spec": {"suspend": true}})).await?;
     provider(&story, &service.url, json!({})).await?;
     alert(&story, json!({})).await?;
-    let is_told = |status: &IncidentStatus| is_sent(status, IncidentStep::Opened);
-    await_incident(&story, ("Kustomization", "other"), is_told).await?;
+    let has_opened = |status: &IncidentStatus| is_sent(status, IncidentStep::Opened);
+    await_incident(&story, ("Kustomization", "other"), has_opened).await?;
     let all = incidents(&story).await?;
     ensure!(all.len() == 1, "{all:?}");
     story.merge(&held, json!({"spec": {"suspend": false}})).await?;
-    await_incident(&story, ("Kustomization", "held"), is_told).await?;
+    await_incident(&story, ("Kustomization", "held"), has_opened).await?;
     story.end().await
 }
 
@@ -427,18 +427,18 @@ async fn the_end_is_sent_to_who_was_sent_the_beginning_also_without_its_alert() 
     story.kustomization("app", "app", json!({"retryInterval": "1s"})).await?;
     first.awaits(&story, "Kustomization", "BuildFailed").await?;
     let app = ("Kustomization", "app");
-    let is_told = |count: usize| {
+    let has_opened = |count: usize| {
         move |status: &IncidentStatus| {
             let opened =
                 |it: &&crds::incidents::IncidentNotification| it.state == IncidentStep::Opened;
             status.notifications.iter().filter(opened).count() == count
         }
     };
-    await_incident(&story, app, is_told(1)).await?;
+    await_incident(&story, app, has_opened(1)).await?;
     let target = StoryTarget::new(BETA, "Alert", "alert");
     story.merge(&target, json!({"spec": {"providerRef": {"name": "second"}}})).await?;
     second.awaits(&story, "Kustomization", "BuildFailed").await?;
-    await_incident(&story, app, is_told(2)).await?;
+    await_incident(&story, app, has_opened(2)).await?;
     story.delete(&target).await?;
     upstream.push(&[("map.yaml", config_map("map", "1"))]).await?;
     for service in [&first, &second] {

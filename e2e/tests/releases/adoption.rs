@@ -102,7 +102,7 @@ async fn a_release_of_the_stock_helm_is_adopted_and_what_helm_does_by_hand_is_pu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_somebody_left_pending_is_unlocked() -> Result<()> {
+async fn a_release_that_another_client_left_pending_is_unlocked() -> Result<()> {
     let story = Story::with_windlass("release-pending").await?;
     let charts = Charts::of(&story).await?;
     let slow = hook("slow", "pre-install", 0, "", Pods::Unready);

@@ -74,8 +74,8 @@ fn says(story: &Story, kubeconfig: &Path, arguments: &[&str]) -> Result<(bool, S
         .arg(kubeconfig)
         .output()
         .context("windlass cannot be started")?;
-    let told = [output.stdout, output.stderr].concat();
-    Ok((output.status.success(), String::from_utf8_lossy(&told).into_owned()))
+    let text = [output.stdout, output.stderr].concat();
+    Ok((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
 }
 
 async fn clean_up(story: &Story, made: Vec<StoryTarget>, users: &[&str]) -> Result<()> {
@@ -124,8 +124,8 @@ async fn two_users_approve_and_one_without_the_right_is_refused() -> Result<()> 
             }
         })
         .await?;
-    let (done, told) = says(&story, &mallory, &["approve", "hr/app"])?;
-    ensure!(!done && told.contains("requires the verb `approve`"), "{told}");
+    let (done, message) = says(&story, &mallory, &["approve", "hr/app"])?;
+    ensure!(!done && message.contains("requires the verb `approve`"), "{message}");
     // Who has all rights in the namespace neither answers, nor creates or deletes events.
     let answer = json!({"status": {"phase": "Succeeded", "answeredBy": "alice"}});
     let refused = as_mallory.patch_status(&name, &dry_run, &Patch::Merge(&answer)).await;
@@ -142,16 +142,16 @@ async fn two_users_approve_and_one_without_the_right_is_refused() -> Result<()> 
     let refused = refused.err().context("alice approved for bob")?.to_string();
     ensure!(refused.contains("users approve for themselves"), "{refused}");
 
-    let (done, told) = says(&story, &alice, &["approve", "hr/app", "--comment", "tested"])?;
-    ensure!(done && told.contains("1 of 2 approvals"), "{told}");
-    let (done, told) = says(&story, &alice, &["approve", &name])?;
-    ensure!(done && told.contains("was approved by"), "{told}");
+    let (done, message) = says(&story, &alice, &["approve", "hr/app", "--comment", "tested"])?;
+    ensure!(done && message.contains("1 of 2 approvals"), "{message}");
+    let (done, message) = says(&story, &alice, &["approve", &name])?;
+    ensure!(done && message.contains("was approved by"), "{message}");
     let text = |object: &kube::api::DynamicObject| object.data["status"]["conditions"].to_string();
     let is_counted = |object: &kube::api::DynamicObject| text(object).contains("1 of 2 approvals");
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_counted).await?;
     ensure!(story.history("app").is_err(), "there is a record");
-    let (done, told) = says(&story, &bob, &["approve", "hr/app"])?;
-    ensure!(done && told.contains("2 of 2 approvals"), "{told}");
+    let (done, message) = says(&story, &bob, &["approve", "hr/app"])?;
+    ensure!(done && message.contains("2 of 2 approvals"), "{message}");
     story.await_revision(&app, 1).await?;
     story.await_no_events().await?;
     let install: ReleaseAudit = await_audits(&story, 1).await?.remove(0);
@@ -164,11 +164,11 @@ async fn two_users_approve_and_one_without_the_right_is_refused() -> Result<()> 
     // One of them rejects the upgrade.
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     story.await_asked(LifecyclePhase::PreUpgrade).await?;
-    let (done, told) =
+    let (done, message) =
         says(&story, &bob, &["approve", "hr/app", "--reject", "--comment", "not before Monday"])?;
-    ensure!(done && told.contains("is rejected by"), "{told}");
-    let told = story.await_told(&app, "not before Monday").await?;
-    ensure!(told.starts_with("LifecycleFailed") && told.contains(&full("bob")), "{told}");
+    ensure!(done && message.contains("is rejected by"), "{message}");
+    let message = story.await_message(&app, "not before Monday").await?;
+    ensure!(message.starts_with("LifecycleFailed") && message.contains(&full("bob")), "{message}");
     clean_up(&story, made, &["alice", "bob"]).await?;
     story.end_lifecycles().await
 }

@@ -69,22 +69,22 @@ async fn a_template_that_fails_is_named_without_the_secrets_that_it_quotes() -> 
     let text = story.await_failure(&app, "InstallFailed").await?;
     ensure!(text.contains("app/templates/f.yaml") && text.contains("bad password ****!"), "{text}");
     story.await_event("HelmRelease", "app", "bad password ****!").await?;
-    let told = story.all_told(&app, "app").await?;
-    ensure!(!told.contains("hunter2"), "{told}");
+    let messages = story.all_messages(&app, "app").await?;
+    ensure!(!messages.contains("hunter2"), "{messages}");
     // An API server may quote what it refuses, too.
     let refused = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  \
                    type: {{ .Values.password }}\n  ports: [{port: 80}]\n";
     let odd = json!({"stringData": {"values.yaml": "password: Hunter2_S3cret"}});
     story.merge(&StoryTarget::new("v1", "Secret", "own"), odd).await?;
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/f.yaml", refused)]).await?;
-    story.await_told(&app, "InstallFailed: Helm install failed for release").await?;
+    story.await_message(&app, "InstallFailed: Helm install failed for release").await?;
     let is_refused = |it: &kube::api::DynamicObject| {
         let text = condition(it, "Released")["message"].to_string();
         text.contains("app@1.1.0") && text.contains("spec.type")
     };
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_refused).await?;
-    let told = story.all_told(&app, "app").await?;
-    ensure!(!told.contains("Hunter2"), "{told}");
+    let messages = story.all_messages(&app, "app").await?;
+    ensure!(!messages.contains("Hunter2"), "{messages}");
     charts.publish("1.2.0", &[("templates/a.yaml", CONFIG)]).await?;
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
@@ -128,7 +128,7 @@ async fn a_hook_that_never_ends_ends_its_operation_when_the_time_is_over() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_field_that_may_not_change_is_told_with_its_object() -> Result<()> {
+async fn a_field_that_may_not_change_is_reported_with_its_object() -> Result<()> {
     let story = Story::with_windlass("release-immutable").await?;
     let charts = Charts::of(&story).await?;
     let once = job("once", Pods::Ready);
@@ -149,7 +149,7 @@ async fn a_field_that_may_not_change_is_told_with_its_object() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_that_is_being_deleted_is_told_and_a_new_one_is_enough() -> Result<()> {
+async fn a_namespace_that_is_being_deleted_is_reported_and_a_new_one_is_enough() -> Result<()> {
     let story = Story::with_windlass("release-leaving").await?;
     let charts = Charts::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;

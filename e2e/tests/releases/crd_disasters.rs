@@ -85,8 +85,8 @@ async fn helm_fails_in_the_middle_when_a_stored_version_is_dropped() -> Result<(
     story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     let second = chart("1.1.0", &[("templates/crd.yaml", &new), ("templates/a.yaml", CONFIG)])?;
     let output = story.helm(&["upgrade", "app", path(&second)?])?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(!output.status.success() && told.contains("storedVersions"), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success() && message.contains("storedVersions"), "{message}");
     // The objects of kinds that come before are written already.
     let config = story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(config.data["data"]["chart"] == "1.1.0", "{:?}", config.data);

@@ -21,7 +21,8 @@ async fn depend(story: &Story, target: &StoryTarget, on: Value) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_wait_for_releases_of_a_helmfile_and_cycles_across_kinds_are_told() -> Result<()> {
+async fn objects_wait_for_releases_of_a_helmfile_and_cycles_across_kinds_are_reported() -> Result<()>
+{
     let story = Story::with_windlass("depends-on").await?;
     let place = story.namespace.clone();
     let charts = Charts::of(&story).await?;

@@ -54,7 +54,7 @@ async fn drift_is_corrected_without_waiting_for_the_interval() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_correction_that_a_namespace_refuses_is_told_with_the_namespace() -> Result<()> {
+async fn a_correction_that_a_namespace_rejects_is_reported_with_the_namespace() -> Result<()> {
     let story = Story::with_windlass("release-drift-leaving").await?;
     let charts = Charts::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
@@ -83,7 +83,7 @@ async fn a_correction_that_a_namespace_refuses_is_told_with_the_namespace() -> R
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn drift_is_only_told_where_that_is_asked_for() -> Result<()> {
+async fn drift_is_only_reported_where_that_is_asked_for() -> Result<()> {
     let story = Story::with_windlass("release-drift-told").await?;
     let charts = Charts::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;

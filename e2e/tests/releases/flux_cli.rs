@@ -45,11 +45,11 @@ async fn the_stock_flux_shows_releases_and_tells_them_what_to_do() -> Result<()>
         ("Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.1.0\n"),
         ("templates/a.yaml", CONFIG),
     ])?;
-    let told = flux(&story, &["reconcile", "helmrelease", "app", "--with-source"]).await?;
-    ensure!(told.contains("applied revision 1.1.0"), "{told}");
+    let text = flux(&story, &["reconcile", "helmrelease", "app", "--with-source"]).await?;
+    ensure!(text.contains("applied revision 1.1.0"), "{text}");
     story.await_revision(&app, 2).await?;
-    let told = flux(&story, &["reconcile", "helmrelease", "app", "--force"]).await?;
-    ensure!(told.contains("applied revision 1.1.0"), "{told}");
+    let text = flux(&story, &["reconcile", "helmrelease", "app", "--force"]).await?;
+    ensure!(text.contains("applied revision 1.1.0"), "{text}");
     story.await_revision(&app, 3).await?;
     flux(&story, &["reconcile", "helmrelease", "app", "--reset"]).await?;
     ensure!(story.history("app")?.len() == 3, "{:?}", story.history("app")?);
@@ -62,8 +62,8 @@ async fn the_stock_flux_shows_releases_and_tells_them_what_to_do() -> Result<()>
     story.merge(&app, json!({"spec": {"values": {"value": "two"}}})).await?;
     let table = flux(&story, &["get", "helmreleases", "app"]).await?;
     ensure!(table.split_whitespace().any(|word| word == "True"), "{table}");
-    let told = flux(&story, &["resume", "helmrelease", "app"]).await?;
-    ensure!(told.contains("applied revision 1.1.0"), "{told}");
+    let text = flux(&story, &["resume", "helmrelease", "app"]).await?;
+    ensure!(text.contains("applied revision 1.1.0"), "{text}");
     let object = story.await_revision(&app, 4).await?;
     ensure!(condition(&object, "Ready")["reason"] == "UpgradeSucceeded", "{:?}", object.data);
     let events = flux(&story, &["events", "--for", "HelmRelease/app"]).await?;
@@ -124,63 +124,63 @@ async fn the_stock_flux_follows_a_commit_down_to_the_objects_of_its_releases() -
     let sha = upstream.repository.hash("main")?;
     let short = sha.get(..8).context("a commit has forty digits")?;
 
-    let told = flux(&story, &["tree", "kustomization", "all"]).await?;
+    let text = flux(&story, &["tree", "kustomization", "all"]).await?;
     let lines: Vec<&str> =
-        told.lines().map(|line| line.trim_start_matches(['│', '├', '└', '─', ' '])).collect();
+        text.lines().map(|line| line.trim_start_matches(['│', '├', '└', '─', ' '])).collect();
     let expected = [
         format!("Kustomization/{space}/all"),
         format!("ConfigMap/{space}/own"),
         format!("HelmRelease/{space}/app"),
         format!("ConfigMap/{space}/app-config"),
     ];
-    ensure!(lines.iter().filter(|line| !line.is_empty()).eq(&expected), "{told}");
-    let told =
+    ensure!(lines.iter().filter(|line| !line.is_empty()).eq(&expected), "{text}");
+    let text =
         flux(&story, &["trace", "own", "--kind", "ConfigMap", "--api-version", "v1"]).await?;
-    ensure!(told.contains("Kustomization:") && told.contains("GitRepository:"), "{told}");
-    ensure!(told.contains(&sha), "{told}");
-    let told = flux(&story, &["trace", "helmrelease", "app"]).await?;
-    ensure!(told.contains("Kustomization:") && told.contains("GitRepository:"), "{told}");
+    ensure!(text.contains("Kustomization:") && text.contains("GitRepository:"), "{text}");
+    ensure!(text.contains(&sha), "{text}");
+    let text = flux(&story, &["trace", "helmrelease", "app"]).await?;
+    ensure!(text.contains("Kustomization:") && text.contains("GitRepository:"), "{text}");
 
-    let told = flux(&story, &["get", "kustomizations"]).await?;
-    ensure!(told.contains(&format!("Applied revision: main@sha1:{short}")), "{told}");
-    let told = flux(&story, &["get", "sources", "git"]).await?;
-    ensure!(told.contains(short) && told.contains("stored artifact"), "{told}");
+    let text = flux(&story, &["get", "kustomizations"]).await?;
+    ensure!(text.contains(&format!("Applied revision: main@sha1:{short}")), "{text}");
+    let text = flux(&story, &["get", "sources", "git"]).await?;
+    ensure!(text.contains(short) && text.contains("stored artifact"), "{text}");
     for (kind, words) in
         [("GitRepository", ["source", "git"].as_slice()), ("Kustomization", &["kustomization"])]
     {
-        let told = flux(&story, &[&["export"], words, &["all"]].concat()).await?;
-        ensure!(told.contains(&format!("kind: {kind}")), "{told}");
+        let text = flux(&story, &[&["export"], words, &["all"]].concat()).await?;
+        ensure!(text.contains(&format!("kind: {kind}")), "{text}");
     }
 
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("own.yaml"), config_map("own", "2"))?;
     std::fs::write(folder.path().join("app.yaml"), COMMITTED)?;
     let path = folder.path().to_str().context("a path of letters")?;
-    let told = flux(&story, &["build", "kustomization", "all", "--path", path]).await?;
+    let text = flux(&story, &["build", "kustomization", "all", "--path", path]).await?;
     ensure!(
-        told.contains("value: \"2\"") && told.contains(&format!("namespace: {space}")),
-        "{told}"
+        text.contains("value: \"2\"") && text.contains(&format!("namespace: {space}")),
+        "{text}"
     );
     // It ends with an error where there is a difference, as `diff` does.
-    let told = flux(&story, &["diff", "kustomization", "all", "--path", path]).await;
-    let told = told.err().context("no difference was found")?.to_string();
-    ensure!(told.contains(&format!("ConfigMap/{space}/own drifted")), "{told}");
-    ensure!(!told.contains(&format!("HelmRelease/{space}/app drifted")), "{told}");
+    let text = flux(&story, &["diff", "kustomization", "all", "--path", path]).await;
+    let text = text.err().context("no difference was found")?.to_string();
+    ensure!(text.contains(&format!("ConfigMap/{space}/own drifted")), "{text}");
+    ensure!(!text.contains(&format!("HelmRelease/{space}/app drifted")), "{text}");
 
     // The repository first, where there is something new that nobody was told of.
     let sha = upstream.repository.commit(&[("own.yaml", &config_map("own", "3"))], "a change")?;
-    let told = flux(&story, &["reconcile", "kustomization", "all", "--with-source"]).await?;
-    ensure!(told.contains(&format!("applied revision main@sha1:{sha}")), "{told}");
+    let text = flux(&story, &["reconcile", "kustomization", "all", "--with-source"]).await?;
+    ensure!(text.contains(&format!("applied revision main@sha1:{sha}")), "{text}");
     story.await_value("own", "3").await?;
 
     flux(&story, &["suspend", "kustomization", "all"]).await?;
     flux(&story, &["suspend", "source", "git", "all"]).await?;
     let sha = upstream.repository.commit(&[("own.yaml", &config_map("own", "4"))], "a change")?;
-    let told = flux(&story, &["resume", "source", "git", "all"]).await?;
-    ensure!(told.contains(&format!("fetched revision main@sha1:{sha}")), "{told}");
+    let text = flux(&story, &["resume", "source", "git", "all"]).await?;
+    ensure!(text.contains(&format!("fetched revision main@sha1:{sha}")), "{text}");
     story.await_value("own", "3").await?;
-    let told = flux(&story, &["resume", "kustomization", "all"]).await?;
-    ensure!(told.contains(&format!("applied revision main@sha1:{sha}")), "{told}");
+    let text = flux(&story, &["resume", "kustomization", "all"]).await?;
+    ensure!(text.contains(&format!("applied revision main@sha1:{sha}")), "{text}");
     story.await_value("own", "4").await?;
 
     flux(&story, &["delete", "kustomization", "all", "--silent"]).await?;

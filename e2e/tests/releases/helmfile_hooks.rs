@@ -153,11 +153,11 @@ async fn what_is_of_a_definition_of_a_hook_comes_when_its_kind_is_served() -> Re
     ensure!(!events.iter().any(|it| it.contains("failed")), "{events:#?}");
     // What hooks changed has an audit of its own, before that of the release.
     let audits = audits(&story).await?;
-    let told: Vec<String> = audits
+    let summaries: Vec<String> = audits
         .iter()
         .map(|it| format!("{} +{} {}", it.spec.operation, it.spec.changes.added, it.spec.outcome))
         .collect();
-    ensure!(told == ["Apply +3 Succeeded", "Install +1 Succeeded"], "{told:?}");
+    ensure!(summaries == ["Apply +3 Succeeded", "Install +1 Succeeded"], "{summaries:?}");
     story.delete(&shop).await?;
     story.await_gone(&shop, DEFAULT_WAIT_TIMEOUT).await?;
     story.delete(&crd(&group)).await?;

@@ -172,8 +172,8 @@ fn real_template(folder: &Path, namespace: &str, name: &str) -> Result<String> {
         .args(["--quiet", "--namespace", namespace, "--selector", &format!("name={name}")])
         .args(["template", "--skip-needs"])
         .output()?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "helmfile template: {told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "helmfile template: {message}");
     Ok(String::from_utf8(output.stdout)?)
 }
 

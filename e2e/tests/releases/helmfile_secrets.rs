@@ -88,12 +88,14 @@ async fn what_sops_encrypted_is_plain_in_releases_and_nowhere_else() -> Result<(
 
     // Each message says what is missing, and the right key is taken at once.
     let shop = keep(&story, "shop", json!({})).await?;
-    story.await_told(&shop, "name the Secret with the keys in `spec.decryption.secretRef`").await?;
+    story
+        .await_message(&shop, "name the Secret with the keys in `spec.decryption.secretRef`")
+        .await?;
     keep(&story, "shop", decryption()).await?;
     let missing = format!("'{}/sops-keys': not found; create it", story.namespace);
-    story.await_told(&shop, &missing).await?;
+    story.await_message(&shop, &missing).await?;
     put_key(&story, second).await?;
-    let refusal = story.await_told(&shop, "add a key that decrypts it to the Secret").await?;
+    let refusal = story.await_message(&shop, "add a key that decrypts it to the Secret").await?;
     ensure!(refusal.contains("secrets/environment.yaml"), "{refusal}");
     ensure!(story.read(&StoryTarget::config_map("a")).await?.is_none(), "a release was installed");
     put_key(&story, first).await?;
@@ -108,7 +110,7 @@ async fn what_sops_encrypted_is_plain_in_releases_and_nowhere_else() -> Result<(
     // Another key for the files, then in the Secret.
     let rotated = recorded.file("rotated/environment.yaml")?.to_owned();
     let revision = upstream.push(&[("secrets/environment.yaml", rotated)]).await?;
-    story.await_told(&shop, "add a key that decrypts it to the Secret").await?;
+    story.await_message(&shop, "add a key that decrypts it to the Secret").await?;
     put_key(&story, &format!("{first}\n{second}")).await?;
     let object = applied(&story, &shop, &revision).await?;
     ensure!(row(&object, "a")?["revision"] == 2, "{}", object.data["status"]);
@@ -120,7 +122,7 @@ async fn what_sops_encrypted_is_plain_in_releases_and_nowhere_else() -> Result<(
     let helmfile = recorded.file("helmfile.yaml.gotmpl")?.to_owned();
     let quoting = format!("{helmfile}\n# {{{{ fail (printf \"it is %s\" .Values.password) }}}}\n");
     upstream.push(&[("helmfile.yaml.gotmpl", quoting)]).await?;
-    story.await_told(&shop, "it is ****").await?;
+    story.await_message(&shop, "it is ****").await?;
     is_hidden(&story, &shop, &recorded.keys).await?;
     story.end().await
 }
@@ -138,7 +140,7 @@ async fn the_mac_of_an_encrypted_file_counts_unless_the_annotation_says_otherwis
     ensure!(forged.contains("host_unencrypted: shop"), "{forged}");
     let forged = forged.replace("host_unencrypted: shop", "host_unencrypted: forged");
     let revision = upstream.push(&[("secrets/references.yaml", forged)]).await?;
-    let refusal = story.await_told(&shop, "failed to verify sops data integrity").await?;
+    let refusal = story.await_message(&shop, "failed to verify sops data integrity").await?;
     ensure!(refusal.contains("sops://secrets/references.yaml#/"), "{refusal}");
     ensure!(!values(&story).await?.contains("forged"), "the forged file was used");
     let mac = |says: &str| json!({"metadata": {"annotations": {"windlass.dev/sops-mac": says}}});
@@ -146,8 +148,8 @@ async fn the_mac_of_an_encrypted_file_counts_unless_the_annotation_says_otherwis
     applied(&story, &shop, &revision).await?;
     ensure!(values(&story).await?.contains("forged"), "the file was not used");
     story.merge(&shop, mac("Require")).await?;
-    story.await_told(&shop, "failed to verify sops data integrity").await?;
+    story.await_message(&shop, "failed to verify sops data integrity").await?;
     story.merge(&shop, mac("Sometimes")).await?;
-    story.await_told(&shop, "set it to Require or Ignore").await?;
+    story.await_message(&shop, "set it to Require or Ignore").await?;
     story.end().await
 }

@@ -79,7 +79,7 @@ async fn values_wait_for_the_version_that_they_came_with() -> Result<()> {
     let next = json!({"chart": {"spec": {"version": "1.1.0"}}, "values": {"value": "two"}});
     story.merge(&app, json!({"spec": next})).await?;
     // There is no such version yet, and the artifact is still that of the former one.
-    let text = story.await_told(&app, "is not ready").await?;
+    let text = story.await_message(&app, "is not ready").await?;
     ensure!(text.starts_with("SourceNotReady: "), "{text}");
     ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;

@@ -33,8 +33,8 @@ async fn await_said(story: &Story, event: &LifecycleEvent, text: &str) -> Result
         .map(drop)
 }
 
-fn told(audit: &ReleaseAuditSpec) -> Vec<String> {
-    let told = audit.lifecycles.iter().map(|it| {
+fn answers(audit: &ReleaseAuditSpec) -> Vec<String> {
+    let answers = audit.lifecycles.iter().map(|it| {
         let by = it.answered_by.as_deref().unwrap_or_default();
         format!(
             "{} {} by {by}: {}",
@@ -43,7 +43,7 @@ fn told(audit: &ReleaseAuditSpec) -> Vec<String> {
             it.message.as_deref().unwrap_or_default()
         )
     });
-    told.collect()
+    answers.collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,7 +63,7 @@ async fn a_canary_whose_figures_turn_bad_is_rolled_back() -> Result<()> {
     let app = charts.release("app", json!({"upgrade": {"remediation": remediation}})).await?;
     story.await_revision(&app, 1).await?;
     let install = await_audits(&story, 1).await?.remove(0).spec;
-    ensure!(told(&install) == ["Promote Succeeded by windlass: measured 0.01"], "{install:?}");
+    ensure!(answers(&install) == ["Promote Succeeded by windlass: measured 0.01"], "{install:?}");
 
     // While nothing is measured nothing is decided.
     prometheus.put("prom/api/v1/query", "<html>starting</html>");
@@ -123,13 +123,13 @@ async fn an_installation_waits_for_a_time_an_object_a_server_and_a_job() -> Resu
     server.put("ready/1.0.0", r#"{"ready": true}"#);
     story.await_revision(&app, 1).await?;
     let install = await_audits(&story, 1).await?.remove(0).spec;
-    let told = told(&install);
-    ensure!(told.len() == 4, "{told:?}");
-    for (told, wanted) in
-        told.iter().zip(["paused until ", "app-gate: ", "status 200", "completed"])
+    let answer_texts = answers(&install);
+    ensure!(answer_texts.len() == 4, "{answer_texts:?}");
+    for (answer, wanted) in
+        answer_texts.iter().zip(["paused until ", "app-gate: ", "status 200", "completed"])
     {
-        ensure!(told.starts_with("PreInstall Succeeded by windlass: "), "{told}");
-        ensure!(told.contains(wanted), "{told}");
+        ensure!(answer.starts_with("PreInstall Succeeded by windlass: "), "{answer}");
+        ensure!(answer.contains(wanted), "{answer}");
     }
     story.await_no_events().await?;
     story.end_lifecycles().await
@@ -163,7 +163,7 @@ async fn a_job_is_made_as_the_tenant_and_a_failed_one_stops_the_upgrade() -> Res
     ensure!(phase == Some(LifecycleState::Running), "{phase:?}");
     // Once it may, the Job is made, and fails.
     super::tenants::allow_in(&story, "batch", &["jobs"]).await?;
-    let text = story.await_told(&app, "failed at PreUpgrade").await?;
+    let text = story.await_message(&app, "failed at PreUpgrade").await?;
     ensure!(text.contains("BackoffLimitExceeded"), "{text}");
     story.await_no_events().await?;
     ensure!(story.history("app")?.len() == 1);

@@ -30,7 +30,7 @@ async fn a_controller_and_a_shell_script_answer_for_their_lifecycles() -> Result
         ended = handle(story.client.clone(), &story.namespace, "checked", find) => {
             bail!("the controller ended: {ended:?}");
         }
-        told = releases(&story, &charts) => told?,
+        release_result = releases(&story, &charts) => release_result?,
     }
     story.end_lifecycles().await
 }
@@ -55,7 +55,7 @@ async fn releases(story: &Story, charts: &Charts<'_>) -> Result<()> {
         install.lifecycles.iter().filter_map(|it| it.message.as_deref()).collect();
     ensure!(messages == ["version 1.0.0 was checked", "load is fine"], "{messages:?}");
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
-    let told = story.await_told(&app, "version 1.1.0 was checked").await?;
-    ensure!(told.starts_with("LifecycleFailed"), "{told}");
+    let text = story.await_message(&app, "version 1.1.0 was checked").await?;
+    ensure!(text.starts_with("LifecycleFailed"), "{text}");
     Ok(())
 }

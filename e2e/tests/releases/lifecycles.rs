@@ -104,7 +104,7 @@ async fn a_bad_answer_before_an_upgrade_writes_nothing_and_counts_as_a_failure()
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     let event = story.await_asked(LifecyclePhase::PreUpgrade).await?;
     story.answer(&event, "Failed", "no quota").await?;
-    let text = story.await_told(&app, "no quota").await?;
+    let text = story.await_message(&app, "no quota").await?;
     ensure!(text.starts_with("LifecycleFailed: Helm upgrade failed"), "{text}");
     ensure!(text.contains("failed at PreUpgrade (answered by checker): no quota"), "{text}");
     story.await_condition(&app, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
@@ -164,7 +164,7 @@ async fn a_bad_answer_at_the_promotion_rolls_back() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_nobody_answers_fails_or_lets_the_release_continue() -> Result<()> {
+async fn an_event_without_an_answer_fails_or_lets_the_release_continue() -> Result<()> {
     let story = Story::with_windlass("lifecycle-timeout").await?;
     let charts = Charts::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
@@ -177,7 +177,7 @@ async fn an_event_that_nobody_answers_fails_or_lets_the_release_continue() -> Re
     ensure!(answered(&install.lifecycles) == ["PreInstall TimedOut"], "{install:?}");
     story.lifecycle("check", &["PreInstall", "PreUpgrade"], json!({"timeout": "2s"})).await?;
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
-    let text = story.await_told(&app, "was not answered in time at PreUpgrade").await?;
+    let text = story.await_message(&app, "was not answered in time at PreUpgrade").await?;
     ensure!(text.starts_with("LifecycleFailed"), "{text}");
     story.await_no_events().await?;
     ensure!(story.history("app")?.len() == 1);
@@ -267,7 +267,7 @@ async fn a_binding_of_a_lifecycle_that_does_not_exist_holds_until_it_does() -> R
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let binding = story.bind(&format!("{}-none", story.namespace), json!({})).await?;
     let app = charts.release("app", json!({})).await?;
-    let text = story.await_told(&app, "which does not exist").await?;
+    let text = story.await_message(&app, "which does not exist").await?;
     ensure!(text.starts_with("LifecyclesUnknown: LifecycleBinding"), "{text}");
     ensure!(story.history("app").is_err(), "there is a record");
     story.delete(&binding).await?;

@@ -1,4 +1,4 @@
-//! What the spec changes in rendered manifests, in which of them, and that another wish is another revision.
+//! What the spec changes in rendered manifests, in which of them, and that another spec is another revision.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;

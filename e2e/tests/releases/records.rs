@@ -94,7 +94,7 @@ async fn a_record_that_cannot_be_read_keeps_the_helm_release() -> Result<()> {
     story.merge(&record, json!({"data": {"release": "b2Rk"}})).await?;
     story.delete(&app).await?;
     let name = format!("Secret {}/sh.helm.release.v1.app.v1 cannot be decoded", story.namespace);
-    story.await_told(&app, &name).await?;
+    story.await_message(&app, &name).await?;
     story.expect(&StoryTarget::config_map("app-config")).await?;
     story.merge(&record, json!({"data": whole})).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;

@@ -46,7 +46,7 @@ async fn a_rollback_runs_the_hooks_of_the_revision_to_which_it_goes() -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_revision_of_ours_nothing_is_rolled_back_and_that_is_told() -> Result<()> {
+async fn without_a_revision_of_ours_nothing_is_rolled_back_and_that_is_reported() -> Result<()> {
     let story = Story::with_windlass("release-no-back").await?;
     let charts = Charts::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
@@ -89,7 +89,7 @@ async fn a_failed_installation_is_retried_as_an_upgrade_until_it_works() -> Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revision_that_somebody_deleted_is_no_target_and_no_end() -> Result<()> {
+async fn a_revision_that_was_deleted_by_hand_is_no_target_and_no_end() -> Result<()> {
     let story = Story::with_windlass("release-back-gone").await?;
     let charts = Charts::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;

@@ -19,7 +19,7 @@ async fn what_is_required_and_missing_is_named_and_awaited() -> Result<()> {
     let requires = json!({"metadata": {"annotations": {"release.windlass.dev/requires": "db >=1.5.0"}},
         "spec": {"suspend": false}});
     story.merge(&app, requires).await?;
-    let is_told = |text: &str| {
+    let has_message = |text: &str| {
         let text = text.to_owned();
         move |object: &DynamicObject| {
             let ready = condition(object, "Ready");
@@ -28,7 +28,7 @@ async fn what_is_required_and_missing_is_named_and_awaited() -> Result<()> {
         }
     };
     let text = format!("no records of release db in storage namespace {}", story.namespace);
-    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_told(&text)).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, has_message(&text)).await?;
     ensure!(other.read(&StoryTarget::config_map("app-config")).await?.is_none());
     ensure!(story.history("app").is_err(), "nothing is stored");
     // The helm program installs it.
@@ -38,7 +38,7 @@ async fn what_is_required_and_missing_is_named_and_awaited() -> Result<()> {
     story.helm_says(&["install", "db", &folder])?;
     story.request(&app).await?;
     story
-        .await_object(&app, DEFAULT_WAIT_TIMEOUT, is_told("has version 1.4.0 of its chart"))
+        .await_object(&app, DEFAULT_WAIT_TIMEOUT, has_message("has version 1.4.0 of its chart"))
         .await?;
     std::fs::write(chart.path().join("Chart.yaml"), "apiVersion: v2\nname: db\nversion: 1.6.0\n")?;
     story.helm_says(&["upgrade", "db", &folder])?;

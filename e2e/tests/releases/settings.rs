@@ -70,7 +70,7 @@ async fn a_failed_upgrade_cleans_up_what_it_created_where_that_is_asked_for() ->
         .await_gone(&StoryTarget::new("apps/v1", "Deployment", "web"), DEFAULT_WAIT_TIMEOUT)
         .await?;
     story.expect(&StoryTarget::config_map("app-config")).await?;
-    // Without the wish they stay.
+    // Without that setting they stay.
     story
         .merge(&app, json!({"spec": {"upgrade": {"timeout": "2s", "cleanupOnFail": false}}}))
         .await?;
@@ -206,7 +206,7 @@ async fn where_the_server_does_not_merge_objects_are_replaced_if_the_spec_says_s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_created_is_told_as_helm_tells_it() -> Result<()> {
+async fn an_object_that_cannot_be_created_is_reported_as_helm_reports_it() -> Result<()> {
     let story = Story::with_windlass("release-no-create").await?;
     let charts = Charts::of(&story).await?;
     let service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n\

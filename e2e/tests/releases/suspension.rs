@@ -99,11 +99,11 @@ async fn a_wait_stops_when_it_is_suspended_and_the_upgrade_is_done_later() -> Re
     story.merge(&app, suspend(true)).await?;
     await_stopped(&story, 2).await?;
     // It says where it stopped, and that nothing is under way any more.
-    let is_at_rest = |it: &DynamicObject| {
+    let is_settled = |it: &DynamicObject| {
         let ready = condition(it, "Ready");
         ready["status"] == "False" && condition(it, "Reconciling").is_null()
     };
-    let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_at_rest).await?;
+    let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_settled).await?;
     let text = condition(&object, "Ready")["message"].as_str().unwrap_or_default();
     ensure!(text.contains("suspended during the upgrade"), "{text}");
     // A new version is not observed while it is suspended.
@@ -176,10 +176,10 @@ async fn a_release_that_is_suspended_and_moved_in_one_edit_stays_where_it_is() -
     story.await_object(&record, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
     let edit = json!({"suspend": true, "releaseName": "other", "storageNamespace": "default"});
     story.merge(&app, json!({"spec": edit})).await?;
-    let is_at_rest = |it: &DynamicObject| {
+    let is_settled = |it: &DynamicObject| {
         condition(it, "Ready")["status"] == "False" && condition(it, "Reconciling").is_null()
     };
-    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_at_rest).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_settled).await?;
     story.expect(&StoryTarget::config_map("app-config")).await?;
     let history = story.history("app")?;
     let stopped = "2 | failed | app-1.0.0 | Upgrade \"app\" failed: suspended during the upgrade";
@@ -207,7 +207,7 @@ async fn what_another_controller_said_of_its_work_opens_no_window() -> Result<()
     let conditions = [said("Reconciling", "True"), said("Ready", "Unknown")];
     story.merge_status(&app, json!({"status": {"conditions": conditions}})).await?;
     story.merge(&app, suspend(false)).await?;
-    let text = story.await_told(&app, "outside the window").await?;
+    let text = story.await_message(&app, "outside the window").await?;
     ensure!(text.starts_with("WindowClosed: "), "{text}");
     let config = story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(config.data["data"]["value"] == "none", "{:?}", config.data);

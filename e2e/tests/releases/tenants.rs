@@ -44,17 +44,17 @@ fn as_tenant(more: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_account_may_not_do_is_told_and_done_once_it_may() -> Result<()> {
+async fn a_missing_right_of_the_account_is_reported_and_a_new_right_is_enough() -> Result<()> {
     let story = Story::with_windlass("release-tenant").await?;
     let charts = Charts::of(&story).await?;
     account(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", as_tenant(json!({}))).await?;
     let user = format!("system:serviceaccount:{}:tenant", story.namespace);
-    let text = story.await_told(&app, &user).await?;
+    let text = story.await_message(&app, &user).await?;
     ensure!(text.contains("secrets is forbidden"), "{text}");
     allow(&story, &["secrets"]).await?;
-    let text = story.await_told(&app, "app-config").await?;
+    let text = story.await_message(&app, "app-config").await?;
     ensure!(text.contains(&user) && text.contains("forbidden"), "{text}");
     ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
     allow(&story, &["secrets", "configmaps"]).await?;
@@ -84,7 +84,7 @@ async fn an_account_cannot_release_into_the_namespace_of_another() -> Result<()>
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let more = json!({"targetNamespace": other.namespace, "releaseName": "app"});
     let app = charts.release("app", as_tenant(more)).await?;
-    let text = story.await_told(&app, "app-config").await?;
+    let text = story.await_message(&app, "app-config").await?;
     ensure!(text.contains("forbidden") && text.contains(":tenant"), "{text}");
     ensure!(other.read(&StoryTarget::config_map("app-config")).await?.is_none());
     // Nor may a template read there.
@@ -93,7 +93,7 @@ async fn an_account_cannot_release_into_the_namespace_of_another() -> Result<()>
     charts.publish("1.1.0", &[("templates/a.yaml", peeks)]).await?;
     let more = json!({"values": {"there": other.namespace}});
     let peek = charts.release("peek", as_tenant(more)).await?;
-    let text = story.await_told(&peek, "kube-root-ca.crt").await?;
+    let text = story.await_message(&peek, "kube-root-ca.crt").await?;
     ensure!(text.contains("forbidden") && text.contains(":tenant"), "{text}");
     ensure!(story.read(&StoryTarget::config_map("peeked")).await?.is_none());
     other.end().await?;
@@ -107,7 +107,7 @@ async fn a_kubeconfig_is_used_and_one_that_runs_programs_is_refused() -> Result<
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let more = json!({"kubeConfig": {"secretRef": {"name": "remote"}}});
     let app = charts.release("app", more).await?;
-    story.await_told(&app, "not found").await?;
+    story.await_message(&app, "not found").await?;
     let secret = async |text: &str| {
         let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "remote"},
             "stringData": {"value": text}});
@@ -119,7 +119,7 @@ async fn a_kubeconfig_is_used_and_one_that_runs_programs_is_refused() -> Result<
         users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, \
         args: [x], interactiveMode: Never}}}]}";
     secret(exec).await?;
-    let text = story.await_told(&app, "not allowed").await?;
+    let text = story.await_message(&app, "not allowed").await?;
     ensure!(text.contains("exec"), "{text}");
     secret(&std::fs::read_to_string(story.bed.operator_kubeconfig())?).await?;
     story.await_revision(&app, 1).await?;
@@ -145,7 +145,7 @@ async fn an_upgrade_fails_that_may_not_delete_what_left_the_chart() -> Result<()
         json!({"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "tenant"}, "rules": rules});
     story.apply_value(role).await?;
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
-    let text = story.await_told(&app, "failed to delete resource").await?;
+    let text = story.await_message(&app, "failed to delete resource").await?;
     ensure!(text.starts_with("UpgradeFailed: ") && text.contains("app-other"), "{text}");
     story.await_event("HelmRelease", "app", "failed to delete resource").await?;
     let left = StoryTarget::config_map("app-other");

@@ -77,8 +77,8 @@ async fn values_are_put_together_in_their_order_and_follow_their_objects() -> Re
     // What was optional is there now.
     config(&story, "nowhere", json!({"values.yaml": "d: late\n"})).await?;
     story.await_revision(&app, 4).await?;
-    let told = story.all_told(&app, "app").await?;
-    ensure!(!told.contains("s3cret") && !told.contains("t0ken"), "{told}");
+    let messages = story.all_messages(&app, "app").await?;
+    ensure!(!messages.contains("s3cret") && !messages.contains("t0ken"), "{messages}");
     story.end().await
 }
 
@@ -117,7 +117,7 @@ async fn what_is_missing_or_cannot_be_read_is_named_and_its_repair_is_enough() -
     story.merge(&app, json!({"spec": {"valuesFrom": path}})).await?;
     story.await_revision(&app, 2).await?;
     await_values(&story, json!({"a": {"b": "{hunter2-s3cret,"}})).await?;
-    let told = story.all_told(&app, "app").await?;
-    ensure!(!told.contains("hunter2"), "{told}");
+    let messages = story.all_messages(&app, "app").await?;
+    ensure!(!messages.contains("hunter2"), "{messages}");
     story.end().await
 }

@@ -27,8 +27,7 @@ async fn register(story: &Story, webhook: &Webhook, seconds: u32) -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_webhook_refuses_is_told_in_its_words_and_tried_again_as_the_spec_says() -> Result<()>
-{
+async fn a_rejection_of_a_webhook_is_quoted_and_retried_as_the_spec_says() -> Result<()> {
     let story = Story::with_windlass("release-refused").await?;
     let charts = Charts::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
@@ -40,7 +39,7 @@ async fn what_a_webhook_refuses_is_told_in_its_words_and_tried_again_as_the_spec
     let often = json!({"install": strategy, "upgrade": strategy});
     let often = charts.release("often", often).await?;
     for (app, name) in [(&once, "once"), (&often, "often")] {
-        let text = story.await_told(app, "no ConfigMaps on Sundays").await?;
+        let text = story.await_message(app, "no ConfigMaps on Sundays").await?;
         ensure!(
             text.contains("story.windlass.dev") && text.contains(&format!("{name}-config")),
             "{text}"
@@ -58,8 +57,8 @@ async fn what_a_webhook_refuses_is_told_in_its_words_and_tried_again_as_the_spec
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_webhook_that_does_not_answer_holds_up_nobody_else_and_its_return_is_enough() -> Result<()>
-{
+async fn a_webhook_that_does_not_answer_delays_no_other_object_and_its_return_is_enough()
+-> Result<()> {
     let story = Story::with_windlass("release-hangs").await?;
     let other = Story::begin("release-beside").await?;
     let charts = Charts::of(&story).await?;
@@ -81,7 +80,7 @@ async fn a_webhook_that_does_not_answer_holds_up_nobody_else_and_its_return_is_e
     other.await_revision(&free, 1).await?;
     let object = story.expect(&held).await?;
     ensure!(condition(&object, "Ready")["status"] != "True", "{:?}", object.data);
-    story.await_told(&held, "failed calling webhook").await?;
+    story.await_message(&held, "failed calling webhook").await?;
     webhook.set(WebhookVerdict::Admit);
     story.await_condition(&held, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.delete(&configuration(&story)).await?;

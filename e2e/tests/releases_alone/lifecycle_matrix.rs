@@ -158,7 +158,8 @@ impl Case {
             false => drop(story.apply_value(self.object(&story.namespace, wanted)).await?),
         }
         if self.outcome == ReleaseOutcome::TimedOut {
-            self.await_told(story, &format!("was not answered in time at {}", self.phase)).await?;
+            self.await_message(story, &format!("was not answered in time at {}", self.phase))
+                .await?;
             return self.let_go(story, &lifecycle).await;
         }
         let event = self.await_asked(story, None).await?;
@@ -169,7 +170,7 @@ impl Case {
             }
             ReleaseOutcome::Failed => {
                 story.answer(&event, "Failed", "no quota").await?;
-                self.await_told(story, "no quota").await?;
+                self.await_message(story, "no quota").await?;
                 if self.phase == "PreDelete" {
                     // A removal is attempted again, with another event; that of a Kustomization at its interval.
                     story.request(&self.target()).await?;
@@ -257,17 +258,17 @@ impl Case {
     }
 
     /// Told by its status, or by an event: what was removed by then has no status any more.
-    async fn await_told(&self, story: &Story, text: &str) -> Result<()> {
+    async fn await_message(&self, story: &Story, text: &str) -> Result<()> {
         let kind = format!("{:?}", self.kind);
         let name = self.name();
         if DELETE.contains(&self.phase) {
             return story.await_event(&kind, &name, text).await;
         }
-        let is_told = |object: &DynamicObject| {
+        let has_message = |object: &DynamicObject| {
             object.data["status"].to_string().contains(text)
                 && condition(object, "Ready")["status"] != "True"
         };
-        story.await_object(&self.target(), DEFAULT_WAIT_TIMEOUT * 2, is_told).await.map(drop)
+        story.await_object(&self.target(), DEFAULT_WAIT_TIMEOUT * 2, has_message).await.map(drop)
     }
 
     /// It is as it should be, and nothing is asked any more.

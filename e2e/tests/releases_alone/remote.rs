@@ -25,7 +25,7 @@ async fn secret(story: &Story, name: &str, text: String) -> Result<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_in_another_cluster_is_all_there_and_its_end_holds_nobody_up() -> Result<()> {
+async fn a_release_in_another_cluster_is_complete_and_its_end_delays_no_other() -> Result<()> {
     let story = Story::begin("release-remote").await?;
     let _windlass = Windlass::start_for(&story, &[]).await?;
     let plane = ControlPlane::start().await?;
@@ -178,11 +178,11 @@ async fn two_kubeconfigs(
     let wanted = format!(
         "releases south/{own}/app and north/{own}/app are one, because both contexts name one cluster"
     );
-    let is_told = |object: &DynamicObject| {
+    let has_message = |object: &DynamicObject| {
         let text = condition(object, "Ready")["message"].as_str().unwrap_or_default().to_owned();
         text.contains(&wanted)
     };
-    story.await_object(shop, DEFAULT_WAIT_TIMEOUT, is_told).await?;
+    story.await_object(shop, DEFAULT_WAIT_TIMEOUT, has_message).await?;
     let token = story.request(shop).await?;
     let is_answered =
         |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
@@ -222,7 +222,7 @@ async fn dead_clusters(
     upstream.push(&[("helmfile.yaml", fewer)]).await?;
     story.await_event("Helmfile", "shop", "kubeContext south: Helm upgrade succeeded").await?;
     story.await_gone(&spare, DEFAULT_WAIT_TIMEOUT).await?;
-    let is_told = |object: &DynamicObject| {
+    let has_message = |object: &DynamicObject| {
         let found = rows(object);
         let has = |wanted: &str| found.iter().any(|it| it == wanted);
         has("dead/other null Failed")
@@ -230,7 +230,7 @@ async fn dead_clusters(
             && has("south/app 3 Ready")
             && found.len() == 5
     };
-    let object = story.await_object(shop, DEFAULT_WAIT_TIMEOUT, is_told).await?;
+    let object = story.await_object(shop, DEFAULT_WAIT_TIMEOUT, has_message).await?;
     ensure!(object.data["status"].to_string().contains("secret '"), "{}", object.data["status"]);
     let audits = release_audits::audits(story).await?;
     let of_context = |context: &str| {
@@ -289,13 +289,13 @@ async fn ends(story: &Story, shop: &StoryTarget, maps: &Api<ConfigMap>) -> Resul
     // It is recorded beside the run, and so perhaps after it.
     let lost = format!("unable to uninstall release dead/{own}/other");
     story.await_event("Helmfile", "shop", &lost).await?;
-    let told = story.events("Helmfile", "shop").await?;
+    let event_texts = story.events("Helmfile", "shop").await?;
     let of = |release: &str| {
         let text = format!("unable to uninstall release {release}");
-        told.iter().filter(|it| it.contains(&text)).count()
+        event_texts.iter().filter(|it| it.contains(&text)).count()
     };
     let counts = [of(&format!("broken/{own}/lost")), of(&format!("dead/{own}/other"))];
-    ensure!(counts == [1, 1], "{told:#?}");
+    ensure!(counts == [1, 1], "{event_texts:#?}");
     Ok(())
 }
 

@@ -115,11 +115,11 @@ async fn the_status_of_many_refused_and_waiting_releases_is_taken_by_the_api_ser
     ];
     let _upstream = story.follow("shop", &files).await?;
     let shop = create(&story, json!({})).await?;
-    let is_told = |object: &DynamicObject| {
+    let has_message = |object: &DynamicObject| {
         in_state(object, "Failed") == NUMBER && in_state(object, "Waiting") == NUMBER
     };
     let done =
-        async { story.await_object(&shop, 4 * DEFAULT_WAIT_TIMEOUT, is_told).await.map(drop) };
+        async { story.await_object(&shop, 4 * DEFAULT_WAIT_TIMEOUT, has_message).await.map(drop) };
     let latest = latest_until(&windlass, done).await?;
     ensure!(latest < LATEST, "windlass delayed an answer to a probe by {latest:?}");
     let object = story.expect(&shop).await?;

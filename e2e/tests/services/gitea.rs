@@ -1,6 +1,7 @@
 //! A real Gitea: it has statuses of commits and comments on pull requests, and its webhooks trigger reconciliations.
 //!
-//! Elsewhere: a double of it that every run has (`doubles`), its place in `windlass bootstrap` (`bootstrap_at_gitea.rs`).
+//! Elsewhere: a double of it that every run has (`fake_services`), its place in `windlass bootstrap`
+//! (`bootstrap_at_gitea.rs`).
 
 use std::time::Instant;
 

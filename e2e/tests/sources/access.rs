@@ -35,7 +35,7 @@ const SECRET: [&str; 6] =
     ["accountKey", "sasKey", "serviceaccount", "secretkey", "password", "bearerToken"];
 
 /// What is told nowhere, in whatever form it was given.
-const UNTOLD: [&str; 5] =
+const SECRETS_NEVER_SHOWN: [&str; 5] =
     [PASSWORD, WRONG, registry::PASSWORD, s3::SECRET, aws_identity::LDAP_PASSWORD];
 
 /// `spec.timeout` of the objects of a cell: short only where nothing but the timeout ends a fetch, since a machine that is
@@ -149,7 +149,7 @@ async fn silent(server: SocketAddr) -> Result<Relay> {
 }
 
 /// An address at which nobody listens.
-fn nobody() -> Result<SocketAddr> {
+fn closed_port() -> Result<SocketAddr> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
@@ -178,20 +178,20 @@ impl Cell {
 fn over_http(subject: &AccessSubject, server: SocketAddr, ways: &Ways) -> Result<Vec<Cell>> {
     let AccessSubject { certificates, failures, .. } = subject;
     let ca = ways.authority.certificate();
-    let nobody = nobody()?;
+    let closed_port = closed_port()?;
     let mine = ways.authority.issue_user("windlass", &[])?;
     let stranger = Authority::generate()?;
     let strange = stranger.issue_user("windlass", &[])?;
     let unknown = AccessFailure { reason: failures.unknown, says: "" };
     Ok(vec![
         plain("http-works", server),
-        plain("http-unreachable", nobody).fails(failures.unreachable),
+        plain("http-unreachable", closed_port).fails(failures.unreachable),
         plain("http-stalled", ways.stalled.address()).fails(failures.stalled),
         tls("ca-works", ways.tls.address()).with(certificates, json!({"ca.crt": ca})),
         tls("ca-wrong", ways.tls.address())
             .with(certificates, json!({"ca.crt": stranger.certificate()}))
             .fails(failures.untrusted),
-        tls("ca-unreachable", nobody)
+        tls("ca-unreachable", closed_port)
             .with(certificates, json!({"ca.crt": ca}))
             .fails(failures.unreachable),
         tls("ca-stalled", ways.stalled_tls.address())
@@ -290,12 +290,12 @@ async fn tell_within(
         }
     }
     let mut all_wrong = Vec::new();
-    let mut told = String::new();
+    let mut answers = String::new();
     for cell in cells {
         let target = StoryTarget::new(api, kind, &cell.name);
         all_wrong.extend(wrong(story, &target, cell).await?);
-        told += &story.expect(&target).await?.data["status"].to_string();
-        told += &story.events(kind, &cell.name).await?.join("\n");
+        answers += &story.expect(&target).await?.data["status"].to_string();
+        answers += &story.events(kind, &cell.name).await?.join("\n");
     }
     ensure!(all_wrong.is_empty(), "{}", all_wrong.join("\n"));
     let log = windlass.operator.log()?;
@@ -308,13 +308,17 @@ async fn tell_within(
                 || text.contains("PRIVATE KEY")
                 || (SECRET.contains(&key.as_str()) && !text.is_empty());
             for line in text.lines().filter(|line| is_secret && !line.starts_with("-----")) {
-                ensure!(!told.contains(line), "{}: a status or an event has a secret", cell.name);
+                ensure!(
+                    !answers.contains(line),
+                    "{}: a status or an event has a secret",
+                    cell.name
+                );
                 ensure!(!log.contains(line), "{}: the log has a secret", cell.name);
             }
         }
     }
-    for secret in UNTOLD {
-        ensure!(!told.contains(secret), "a status or an event has `{secret}`");
+    for secret in SECRETS_NEVER_SHOWN {
+        ensure!(!answers.contains(secret), "a status or an event has `{secret}`");
         ensure!(!log.contains(secret), "the log has `{secret}`");
     }
     Ok(())

@@ -20,8 +20,8 @@ async fn secret(story: &Story, name: &str, data: Value) -> Result<()> {
 }
 
 /// Looks for a text in the log of windlass, and in all statuses and events of the story.
-async fn ensure_untold(story: &Story, secrets: &[&str]) -> Result<()> {
-    let mut told = vec![("the log".to_owned(), story.windlass().await?.operator.log()?)];
+async fn ensure_not_leaked(story: &Story, secrets: &[&str]) -> Result<()> {
+    let mut messages = vec![("the log".to_owned(), story.windlass().await?.operator.log()?)];
     for (group, version, kind) in [
         ("source.toolkit.fluxcd.io", "v1", "GitRepository"),
         ("kustomize.toolkit.fluxcd.io", "v1", "Kustomization"),
@@ -31,14 +31,14 @@ async fn ensure_untold(story: &Story, secrets: &[&str]) -> Result<()> {
             Api::<DynamicObject>::namespaced_with(story.client.clone(), &story.namespace, &kind);
         for object in api.list(&ListParams::default()).await? {
             let name = object.metadata.name.unwrap_or_default();
-            told.push((format!("the status of {name}"), object.data["status"].to_string()));
+            messages.push((format!("the status of {name}"), object.data["status"].to_string()));
         }
     }
     let events = Api::<Event>::namespaced(story.client.clone(), &story.namespace);
     for event in events.list(&ListParams::default()).await? {
-        told.push(("an event".to_owned(), event.message.unwrap_or_default()));
+        messages.push(("an event".to_owned(), event.message.unwrap_or_default()));
     }
-    for (place, text) in &told {
+    for (place, text) in &messages {
         for secret in secrets {
             let line = text.lines().find(|line| line.contains(secret));
             ensure!(line.is_none(), "{place} tells a secret: {line:?}");
@@ -58,7 +58,7 @@ fn alias_bomb() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_manifest_or_path_is_told_where_it_is_and_stalls_only_itself() -> Result<()> {
+async fn a_wrong_manifest_or_path_is_reported_where_it_is_and_stalls_only_itself() -> Result<()> {
     let story = Story::with_windlass("bad-files").await?;
     let leaked = "31415926535897";
     let wrong_secret = format!(
@@ -115,7 +115,7 @@ async fn a_wrong_manifest_or_path_is_told_where_it_is_and_stalls_only_itself() -
     let last = upstream.push(&[("good/a.yaml", config_map("good", "2"))]).await?;
     story.await_applied("good", &last).await?;
     story.await_value("good", "2").await?;
-    ensure_untold(&story, &[leaked]).await?;
+    ensure_not_leaked(&story, &[leaked]).await?;
     ensure!(story.windlass().await?.operator.is_running()?, "windlass ended");
     story.end().await
 }
@@ -178,12 +178,12 @@ async fn a_remote_that_does_not_give_says_why_and_tells_no_secret() -> Result<()
     story.await_applied("good", &last).await?;
     let identity = ssh.identity()?;
     let key_line = identity.lines().nth(2).unwrap_or("no key");
-    ensure_untold(&story, &[&right, &wrong, &in_url, key_line]).await?;
+    ensure_not_leaked(&story, &[&right, &wrong, &in_url, key_line]).await?;
     ensure!(story.windlass().await?.operator.is_running()?, "windlass ended");
 
     // The Secret that was missing comes, and that is enough.
     secret(&story, "absent", json!({"username": "bob", "password": right})).await?;
     story.await_ready(&StoryTarget::git_repository("lacks")).await?;
-    ensure_untold(&story, &[&right]).await?;
+    ensure_not_leaked(&story, &[&right]).await?;
     story.end().await
 }

@@ -107,7 +107,7 @@ async fn a_bundle_that_is_pushed_becomes_objects() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_secret_is_told_and_a_right_one_heals() -> Result<()> {
+async fn a_wrong_secret_is_reported_and_a_right_one_heals() -> Result<()> {
     let story = Story::with_windlass("bucket-secret").await?;
     let server = S3Server::start().await?;
     server.bucket("secret").await?;

@@ -1,9 +1,9 @@
 //! What schemas make of objects, by the API server and by the engine `crdguard`: schemas, changes of them, and objects
-//! made up by chance (`made_up`).
+//! made up by chance (`random_schemas`).
 //!
 //! Each definition has several schemas, one for each field of `spec`, so that few definitions judge many of them.
 
-mod made_up;
+mod random_schemas;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use crdguard::{Definition, Facts, Judge, Presence, Problem};
@@ -18,7 +18,7 @@ use kube::api::{DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Map, Value, json};
 
-use made_up::{changed, schema, value};
+use random_schemas::{changed, schema, value};
 
 /// Schemas in a definition, and objects for each.
 const FIELDS: usize = 10;
@@ -135,19 +135,19 @@ async fn judge_schemas(story: &Story, at: usize, mut random: Random) -> Result<C
             let object = thing(&group, json!({field.as_str(): value(&mut random, schema, 4)}));
             let theirs = created(&api, &object).await?;
             count.judged += 1;
-            let told = format!("schema {schema}\nobject {}", object["spec"]);
+            let text = format!("schema {schema}\nobject {}", object["spec"]);
             match (ours.create(&object), theirs) {
                 (None, _) => count.unjudged += 1,
                 (Some(Ok(ours)), Some(theirs)) => {
                     let ours = &ours["spec"];
-                    ensure!(*ours == theirs, "{told}\nours {ours}\ntheirs {theirs}");
+                    ensure!(*ours == theirs, "{text}\nours {ours}\ntheirs {theirs}");
                 }
                 (Some(Err(_)), None) => {}
                 (Some(Ok(_)), None) => {
-                    bail!("the API server refuses what the guard takes: {told}")
+                    bail!("the API server refuses what the guard takes: {text}")
                 }
                 (Some(Err(why)), Some(_)) => {
-                    bail!("the API server takes what the guard refuses: {told}\n{why:?}")
+                    bail!("the API server takes what the guard refuses: {text}\n{why:?}")
                 }
             }
         }

@@ -125,17 +125,17 @@ async fn keys_that_are_missing_or_wrong_are_named_and_right_ones_heal_at_once() 
 
     // Without keys nothing is applied, encrypted or not.
     story.kustomization("app", "app", json!({"path": "app"})).await?;
-    let told = story.await_failure(&target, "BuildFailed").await?;
-    ensure!(told.contains("set spec.decryption"), "{told}");
+    let text = story.await_failure(&target, "BuildFailed").await?;
+    ensure!(text.contains("set spec.decryption"), "{text}");
     story.kustomization("app", "app", decryption("app", "sops-keys")).await?;
-    let told = await_told(&story, "cannot get sops decryption Secret").await?;
-    ensure!(told.contains(&format!("'{}/sops-keys': not found", story.namespace)), "{told}");
+    let text = await_build_failure(&story, "cannot get sops decryption Secret").await?;
+    ensure!(text.contains(&format!("'{}/sops-keys': not found", story.namespace)), "{text}");
     put_keys(&story, "sops-keys", &[("id.agekey".to_owned(), "none".to_owned())]).await?;
-    let told = await_told(&story, "failed to import 'id.agekey'").await?;
-    ensure!(!told.contains("none'"), "{told}");
+    let text = await_build_failure(&story, "failed to import 'id.agekey'").await?;
+    ensure!(!text.contains("none'"), "{text}");
     put_keys(&story, "sops-keys", &wrong.keys).await?;
-    let told = await_told(&story, "cannot get sops data key").await?;
-    ensure!(told.starts_with("decryption failed for 'Secret.v1.[noGrp]/db'"), "{told}");
+    let text = await_build_failure(&story, "cannot get sops data key").await?;
+    ensure!(text.starts_with("decryption failed for 'Secret.v1.[noGrp]/db'"), "{text}");
     let db = StoryTarget::new("v1", "Secret", "db");
     ensure!(story.read(&db).await?.is_none(), "a Secret was applied that is still encrypted");
 
@@ -144,13 +144,13 @@ async fn keys_that_are_missing_or_wrong_are_named_and_right_ones_heal_at_once() 
     ensure!(entry(&story, "db", "user").await? == "admin", "not decrypted");
     let status = story.expect(&target).await?.data["status"].to_string();
     let events = story.events("Kustomization", "app").await?.join("\n");
-    for told in [status, events, story.windlass().await?.operator.log()?] {
-        ensure!(!told.contains(KEY) && !told.contains("AGE-SECRET-KEY"), "a key is told: {told}");
+    for text in [status, events, story.windlass().await?.operator.log()?] {
+        ensure!(!text.contains(KEY) && !text.contains("AGE-SECRET-KEY"), "a key is told: {text}");
     }
     story.end().await
 }
 
-async fn await_told(story: &Story, part: &str) -> Result<String> {
+async fn await_build_failure(story: &Story, part: &str) -> Result<String> {
     await_message(story, &StoryTarget::kustomization("app"), part).await
 }
 
@@ -160,13 +160,13 @@ pub(crate) async fn await_message(
     target: &StoryTarget,
     part: &str,
 ) -> Result<String> {
-    let told = async || {
+    let message_with_part = async || {
         let object = story.expect(target).await?;
         let ready = condition(&object, "Ready");
         let text = ready["message"].as_str().unwrap_or_default().to_owned();
         Ok((ready["status"] == "False" && text.contains(part)).then_some(text))
     };
-    story.await_until(part, DEFAULT_WAIT_TIMEOUT, told).await
+    story.await_until(part, DEFAULT_WAIT_TIMEOUT, message_with_part).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -188,12 +188,12 @@ async fn a_mac_counts_where_it_is_required() -> Result<()> {
         }
     }
     upstream.push(&borrowed(&files)).await?;
-    let told = await_told(&story, "failed to verify sops data integrity").await?;
-    ensure!(told.starts_with("app/s.yaml: "), "{told}");
+    let message = await_build_failure(&story, "failed to verify sops data integrity").await?;
+    ensure!(message.starts_with("app/s.yaml: "), "{message}");
     let db = StoryTarget::new("v1", "Secret", "db");
     ensure!(story.expect(&db).await?.data["type"] == "Opaque", "the forged file was applied");
     story.merge(&target, mac("Sometimes")).await?;
-    await_told(&story, "set it to Require or Ignore").await?;
+    await_build_failure(&story, "set it to Require or Ignore").await?;
     story.end().await
 }
 

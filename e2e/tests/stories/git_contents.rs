@@ -184,7 +184,7 @@ async fn an_included_artifact_is_waited_for_copied_and_followed() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cycle_of_includes_is_told_and_ends_with_one_of_them() -> Result<()> {
+async fn a_cycle_of_includes_is_reported_and_ends_with_one_of_them() -> Result<()> {
     let story = Story::with_windlass("include-cycle").await?;
     let server = GitServer::start(Access::Open)?;
     let repository = server.repository("app")?;

@@ -70,7 +70,7 @@ async fn it_waits_for_everything_that_it_applied() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_waits_for_the_objects_that_it_is_told_to_even_if_others_made_them() -> Result<()> {
+async fn it_waits_for_the_objects_of_the_spec_even_if_others_made_them() -> Result<()> {
     let story = Story::with_windlass("wait-named").await?;
     let group = format!("{}.test", story.namespace);
     let crd = StoryTarget::new(
@@ -159,9 +159,9 @@ async fn reconciliations(story: &Story, name: &str) -> Result<u64> {
 }
 
 /// Does something to an object that is waited for, and waits until windlass has looked since.
-async fn seen(story: &Story, deed: impl Future<Output = Result<DynamicObject>>) -> Result<()> {
+async fn seen(story: &Story, operation: impl Future<Output = Result<DynamicObject>>) -> Result<()> {
     let before = reconciliations(story, "app").await?;
-    deed.await?;
+    operation.await?;
     story
         .await_until("a run", DEFAULT_WAIT_TIMEOUT, async || {
             Ok((reconciliations(story, "app").await? > before).then_some(()))
@@ -236,8 +236,8 @@ async fn a_wait_that_failed_stays_failed_while_its_objects_move() -> Result<()> 
         unready["status"]["conditions"][0]["message"] = format!("round {round}").into();
         seen(&story, story.merge_status(&all[0], unready)).await?;
         let still = story.expect(&app).await?;
-        let told = &still.data["status"];
-        ensure!(condition(&still, "Ready") == condition(&failed, "Ready"), "{told:?}");
+        let status = &still.data["status"];
+        ensure!(condition(&still, "Ready") == condition(&failed, "Ready"), "{status:?}");
         let touched = json!({"status": {"round": round}});
         seen(&story, story.merge_status(&all[0], touched)).await?;
     }

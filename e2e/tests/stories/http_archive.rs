@@ -103,7 +103,7 @@ async fn a_host_that_turns_us_away_for_a_while_is_asked_again_by_itself() -> Res
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_external_artifact_of_somebody_else_is_left_alone() -> Result<()> {
+async fn an_external_artifact_of_another_owner_is_not_changed() -> Result<()> {
     let story = Story::with_windlass("http-foreign").await?;
     let server = WebServer::start().await?;
     let url = server.put("app.yaml", config_map("a", "1"));

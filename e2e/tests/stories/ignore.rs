@@ -80,7 +80,7 @@ async fn a_field_that_is_ignored_stays_with_kubectl() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rule_that_cannot_be_read_is_told_and_nothing_is_applied() -> Result<()> {
+async fn a_rule_that_cannot_be_read_is_reported_and_nothing_is_applied() -> Result<()> {
     let story = Story::with_windlass("ignore-bad").await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     let rule = json!([{"paths": ["/data"], "target": {"kind": "("}}]);

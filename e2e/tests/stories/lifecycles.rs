@@ -75,8 +75,8 @@ async fn each_phase_of_a_kustomization_waits_for_its_answer() -> Result<()> {
     let event = story.await_asked(LifecyclePhase::PreUpgrade).await?;
     ensure!(event.spec.to.as_ref().is_some_and(|it| it.revision == second), "{:?}", event.spec);
     story.answer(&event, "Failed", "no quota").await?;
-    let told = story.await_told(&apps, "no quota").await?;
-    ensure!(told.starts_with("LifecycleFailed"), "{told}");
+    let text = story.await_message(&apps, "no quota").await?;
+    ensure!(text.starts_with("LifecycleFailed"), "{text}");
     story.await_value("a", "one").await?;
     upstream.push(&[("a.yaml", config_map("a", "three"))]).await?;
     story
@@ -118,7 +118,7 @@ async fn a_suspended_kustomization_waits_and_a_request_asks_again() -> Result<()
     let apps = StoryTarget::kustomization("apps");
     let event = story.await_asked(LifecyclePhase::PreInstall).await?;
     story.answer(&event, "Failed", "not now").await?;
-    story.await_told(&apps, "not now").await?;
+    story.await_message(&apps, "not now").await?;
     story.request(&apps).await?;
     let again = story
         .await_until("it to be asked again", DEFAULT_WAIT_TIMEOUT, async || {

@@ -88,7 +88,7 @@ async fn an_artifact_is_applied_and_a_new_tag_is_picked_up() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_may_not_pull_is_told_as_flux_tells_it_until_the_secret_is_right() -> Result<()> {
+async fn a_denied_pull_is_reported_as_flux_reports_it_until_the_secret_is_right() -> Result<()> {
     let story = Story::with_windlass("oci-password").await?;
     let registry = Registry::start_with_password().await?;
     registry.push_files("app", "latest", &[("a.yaml", &config_map("app", "1"))], json!({})).await?;

@@ -81,7 +81,7 @@ async fn a_build_that_fails_says_where_in_kustomize_s_words_and_deletes_nothing(
     let upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&StoryTarget::kustomization("app")).await?;
-    for (file, told) in [
+    for (file, expected) in [
         ("resources: [a.yaml, gone.yaml]\n", "gone.yaml"),
         ("resources: [a.yaml, a.yaml]\n", "may not add resource with an already registered id"),
         ("resources: [a.yaml]\npatches: [{patch: \"- {op: remove, path: /data/x}\"}]\n", "patch"),
@@ -92,7 +92,7 @@ async fn a_build_that_fails_says_where_in_kustomize_s_words_and_deletes_nothing(
             let message = ready["message"].as_str().unwrap_or_default();
             ready["reason"] == "BuildFailed"
                 && message.starts_with("kustomize build failed: ")
-                && message.contains(told)
+                && message.contains(expected)
         };
         story.await_object(&StoryTarget::kustomization("app"), DEFAULT_WAIT_TIMEOUT, names).await?;
         ensure!(story.read(&StoryTarget::config_map("a")).await?.is_some(), "it was deleted");

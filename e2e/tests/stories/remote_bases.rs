@@ -41,7 +41,7 @@ async fn a_base_in_another_repository_is_followed_at_the_interval() -> Result<()
 
     // A reference that is not there is told, and what was applied stays. The address shows no password.
     let secret = far.base_url().replace("http://", "http://bob:s3cret@");
-    for (url, told) in [
+    for (url, expected) in [
         (
             format!("{}//base?ref=gone", far.url(&repository)),
             "branch, tag or commit `gone` not found",
@@ -50,15 +50,15 @@ async fn a_base_in_another_repository_is_followed_at_the_interval() -> Result<()
         (format!("{}//gone", far.url(&repository)), "gone: no such file or directory"),
     ] {
         upstream.push(&[overlay(&url)]).await?;
-        let is_told = |object: &DynamicObject| {
+        let has_message = |object: &DynamicObject| {
             let ready = condition(object, "Ready");
             let message = ready["message"].as_str().unwrap_or_default();
             ready["reason"] == "BuildFailed"
                 && message.starts_with("kustomize build failed: ")
-                && message.contains(told)
+                && message.contains(expected)
                 && !message.contains("s3cret")
         };
-        story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_told).await?;
+        story.await_object(&app, DEFAULT_WAIT_TIMEOUT, has_message).await?;
         story.await_value("map", "2").await?;
     }
     upstream.push(&[overlay(&format!("{}//base", far.url(&repository)))]).await?;
@@ -70,7 +70,7 @@ async fn a_base_in_another_repository_is_followed_at_the_interval() -> Result<()
 const SLOW: usize = 4;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bases_on_a_server_that_does_not_answer_hold_up_nobody() -> Result<()> {
+async fn bases_on_a_server_that_does_not_answer_delay_no_other_object() -> Result<()> {
     let story = Story::with_windlass("slow-base").await?;
     let far = GitServer::start(Access::Open)?;
     let repository = base(&far, "far", "1")?;

@@ -63,13 +63,14 @@ async fn what_is_missing_is_named_and_awaited_and_no_secret_is_shown() -> Result
     ensure!(message.contains("substitute from 'Secret/login' error"), "{message}");
 
     story.apply(&secret("login", "user", "unspeakable")).await?;
-    let told = |object: &DynamicObject| {
+    let failure_message = |object: &DynamicObject| {
         let message = condition(object, "Ready")["message"].as_str().unwrap_or_default().to_owned();
         message.contains("gone").then_some(message)
     };
-    let object =
-        story.await_object(&app, DEFAULT_WAIT_TIMEOUT, |object| told(object).is_some()).await?;
-    let message = told(&object).unwrap_or_default();
+    let object = story
+        .await_object(&app, DEFAULT_WAIT_TIMEOUT, |object| failure_message(object).is_some())
+        .await?;
+    let message = failure_message(&object).unwrap_or_default();
     ensure!(message.contains("post build failed for 'ConfigMap.v1.[noGrp]/a'"), "{message}");
     ensure!(!message.contains("unspeakable"), "{message}");
 

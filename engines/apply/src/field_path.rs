@@ -1,7 +1,7 @@
 //! Parts of field paths, as `managedFields` write them: `f:name`, `k:{…}`, `v:…`, `i:…`.
 //!
 //! Here: what a part means for a value, and the same as a JSON pointer (RFC 6901). Elsewhere: sets of paths (`takeover.rs`,
-//! `taken.rs`, `rival.rs`).
+//! `removed_fields.rs`, `field_conflict.rs`).
 
 use serde_json::Value;
 

@@ -13,15 +13,15 @@ use reconcile::Time;
 
 mod dependency;
 mod field;
+mod generated_pods;
 mod job;
 mod pod;
-mod related;
 mod replicas;
 
 pub use field::HealthError;
 use field::{Condition, conditions, integer_strict, string_strict};
+pub use generated_pods::{read, related_kinds, related_selector};
 pub use job::job;
-pub use related::{read, related_kinds, related_selector};
 
 /// The state of an object as its own status tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,12 +171,12 @@ fn generic(object: &Object) -> Result<Option<Report>, HealthError> {
         return Ok(Some(Report::in_progress("LatestGenerationNotObserved", text)));
     }
     let found = conditions(object)?;
-    let told = found.iter().filter(|c| c.status == "True").find_map(|c| match c.kind {
+    let report = found.iter().filter(|c| c.status == "True").find_map(|c| match c.kind {
         "Reconciling" => Some(Report::in_progress(c.reason, c.message)),
         "Stalled" => Some(Report::failed(c.reason, c.message)),
         _ => None,
     });
-    Ok(told)
+    Ok(report)
 }
 
 /// What a `Ready` condition says; an object without one is taken to be what it should be.

@@ -81,7 +81,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn nothing_of_a_value_is_left_and_changes_are_told() {
+    fn nothing_of_a_value_is_left_and_changes_are_marked() {
         let mut old = json!({"data": {"same": "x", "changed": "a", "gone": "g"}});
         let mut new = json!({"data": {"same": "x", "changed": "b", "new": "n"}});
         let (Some(one), Some(two)) = (old.as_object_mut(), new.as_object_mut()) else { return };

@@ -1,7 +1,7 @@
 //! Takes out of a manifest what a server-side apply must not say, and gives it the form that Flux gives it.
 //!
 //! Here: fields that would make an apply fail or never come to rest; ports, Secrets and metrics.
-//! Below: objects read and written by the types of their kinds (`typed`), quantities, the types.
+//! Below: objects read and written by the types of their kinds (`typed_object`), quantities, the types.
 //! Elsewhere: owner labels ([`crate::meta`]).
 //!
 //! Source of the semantics: fluxcd/pkg/ssa 0.76 `normalize`.
@@ -9,8 +9,8 @@
 mod base64;
 mod quantity;
 mod table;
-mod typed;
-mod unknown;
+mod typed_object;
+mod unknown_fields;
 
 use objects::Object;
 use serde_json::{Map, Value};
@@ -79,7 +79,7 @@ pub fn typed(object: &mut Object) -> Vec<String> {
 /// its type stays as it is, but for creation time and status.
 ///
 /// Returns the paths of fields that have a value and that the type does not know, which are left out: at most
-/// [`unknown::MAX_UNKNOWN_FIELDS`] of them.
+/// [`unknown_fields::MAX_UNKNOWN_FIELDS`] of them.
 ///
 /// Parity(flux): Roles and ClusterRoles of `rbac.authorization.k8s.io/v1` are not changed.
 pub fn canonical(object: &mut Map<String, Value>) -> Vec<String> {
@@ -90,8 +90,8 @@ pub fn canonical(object: &mut Map<String, Value>) -> Vec<String> {
     if api == "rbac.authorization.k8s.io/v1" && matches!(kind.as_str(), "Role" | "ClusterRole") {
         return unknown;
     }
-    if let Some(Ok(mut written)) = typed::round_trip(object) {
-        unknown = unknown::fields(object, &written);
+    if let Some(Ok(mut written)) = typed_object::round_trip(object) {
+        unknown = unknown_fields::fields(object, &written);
         set_protocols(&api, &kind, &mut written);
         if api == "v1" && kind == "Secret" {
             encode_string_data(&mut written);
@@ -156,7 +156,7 @@ pub fn dry_run_answer(object: &mut Map<String, Value>) -> Result<(), UntypedAnsw
         return Ok(());
     }
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let Some(Ok(mut written)) = typed::round_trip(object) else {
+    let Some(Ok(mut written)) = typed_object::round_trip(object) else {
         return Err(UntypedAnswer(format!("{version} HorizontalPodAutoscaler")));
     };
     if version == "autoscaling/v2"

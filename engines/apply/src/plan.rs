@@ -1,4 +1,4 @@
-//! The decision of one run: which writes come next, or where the run rests.
+//! The decision of one run: which writes come next, or the outcome of the run.
 //!
 //! ```text
 //!   observe a stage ─ refused? ─ Record ─ Apply ─ wait for CRDs and classes ─┐
@@ -7,14 +7,14 @@
 //!                                                Shrink ─ Prune ─ Shrink ─ health ◄─┘
 //! ```
 //!
-//! Here: the wish, the run, the steps, [`Apply`]. Waiting for health is in `plan/wait.rs`.
+//! Here: the desired state, the run, the steps, [`Apply`]. Waiting for health is in `plan/wait.rs`.
 //! Elsewhere: dry-runs, writes and status (the program), judging one object's health ([`crate::health`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use objects::ObjectId;
-use reconcile::{ObjectKey, PlanVerdict, ReconciledKind, Rest, Time, Wake, reason};
+use reconcile::{ObjectKey, Outcome, PlanVerdict, ReconciledKind, Time, Wake, reason};
 use sha2::{Digest, Sha256};
 
 use crate::health::Report;
@@ -28,7 +28,7 @@ use wait::{Wait, node_of};
 
 /// Whose health a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HealthWish {
+pub enum DesiredHealth {
     /// Nobody's.
     None,
     /// Everything that was applied, except what is excluded by annotation and the Kustomization itself.
@@ -46,12 +46,12 @@ pub struct ApplyDesiredState {
     pub stages: Vec<Stage>,
     /// Whether a build without a single object is meant, rather than an accident.
     ///
-    /// Deleting a Kustomization is a wish without stages for which this is true.
+    /// Deleting a Kustomization is a desired state without stages for which this is true.
     pub empty_is_intended: bool,
     /// Whether objects that left the manifests are deleted; otherwise they are forgotten.
     pub prune: bool,
     /// Whose health to wait for.
-    pub health: HealthWish,
+    pub health: DesiredHealth,
     /// Whether one failed object ends the wait, even while others are on their way.
     pub fail_fast: bool,
     /// Revision of the source, for messages.
@@ -76,7 +76,7 @@ pub struct ApplyObservedState {
     pub now: Time,
     /// `status.inventory`.
     pub recorded: Inventory,
-    /// Objects of the stages observed, and those whose health is wished for.
+    /// Objects of the stages observed, and those whose health is waited for.
     pub objects: BTreeMap<ObjectId, ObservedObject>,
     /// Recorded ids that need no deleting any more: not found, deletion accepted, no longer ours,
     /// or protected from pruning.
@@ -149,7 +149,7 @@ pub enum ApplyStep {
     },
     /// Applies objects of one stage, in this order.
     Apply {
-        /// Which of the wish's stages.
+        /// Which of the desired stages.
         stage: usize,
         /// What to apply.
         ids: Vec<ObjectId>,
@@ -214,7 +214,7 @@ fn failed(
     on: BTreeSet<ObjectKey>,
 ) -> PlanVerdict<ApplyStep> {
     let wake = Wake { at: Some(later(observed.now, desired.retry)), on };
-    PlanVerdict::Rest(Rest::Failed(why, text, wake))
+    PlanVerdict::Outcome(Outcome::Failed(why, text, wake))
 }
 
 /// A wait that failed, now or earlier.
@@ -225,7 +225,7 @@ fn failed_wait(
 ) -> PlanVerdict<ApplyStep> {
     let until = failed.until.min(later(observed.now, desired.retry));
     let wake = Wake { at: Some(until), on: failed.on };
-    PlanVerdict::Rest(Rest::Failed(reason::HEALTH_CHECK_FAILED, failed.text, wake))
+    PlanVerdict::Outcome(Outcome::Failed(reason::HEALTH_CHECK_FAILED, failed.text, wake))
 }
 
 fn later(time: Time, by: Duration) -> Time {
@@ -304,7 +304,7 @@ fn at_stage(
         Wait::Over => None,
         Wait::On(wake) => {
             let text = stage_text(stage, &desired.revision, desired.stage_timeout);
-            Some(PlanVerdict::Rest(Rest::Running(stage_reason(stage.kind), text, wake)))
+            Some(PlanVerdict::Outcome(Outcome::Running(stage_reason(stage.kind), text, wake)))
         }
         // Differs(flux): the reason there is ReconciliationFailed; but nothing failed to be applied.
         Wait::Failed(wait) => Some(failed_wait(desired, observed, wait)),
@@ -351,7 +351,7 @@ fn clear_away(
     let nodes = observed.leaving.iter().filter(|id| leaving(id)).map(node_of);
     let text = "Waiting for the termination of deleted objects".to_owned();
     let wake = Wake::on(nodes).and_at(deadline);
-    Some(PlanVerdict::Rest(Rest::Running(AWAITING_TERMINATION, text, wake)))
+    Some(PlanVerdict::Outcome(Outcome::Running(AWAITING_TERMINATION, text, wake)))
 }
 
 /// Drift that cannot be corrected: what is refused while everything else is as it should be.
@@ -383,12 +383,12 @@ fn settled(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVe
     let strings: Vec<&str> = contested.iter().map(|(text, _)| text.as_str()).collect();
     match contested.iter().map(|(_, at)| *at).min() {
         Some(at) => {
-            let rest = Rest::Failed(reason::CONTESTED, strings.join("\n"), Wake::at(at));
-            PlanVerdict::Rest(rest)
+            let outcome = Outcome::Failed(reason::CONTESTED, strings.join("\n"), Wake::at(at));
+            PlanVerdict::Outcome(outcome)
         }
         None => {
             let text = format!("Applied revision: {}", desired.revision);
-            PlanVerdict::Rest(Rest::Settled(reason::RECONCILIATION_SUCCEEDED, text))
+            PlanVerdict::Outcome(Outcome::Settled(reason::RECONCILIATION_SUCCEEDED, text))
         }
     }
 }
@@ -403,15 +403,15 @@ fn at_end(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVer
         let state = observed.objects.get(*id).map(|seen| &seen.state);
         let is_done = match state {
             Some(SeenState::Finished) => true,
-            Some(SeenState::Skipped) => desired.health == HealthWish::All,
+            Some(SeenState::Skipped) => desired.health == DesiredHealth::All,
             _ => false,
         };
         !is_done && **id != desired.own
     };
     let ids: Vec<&ObjectId> = match &desired.health {
-        HealthWish::None => Vec::new(),
-        HealthWish::All => manifests.map(|m| &m.id).filter(is_waited_for).collect(),
-        HealthWish::These(ids) => {
+        DesiredHealth::None => Vec::new(),
+        DesiredHealth::All => manifests.map(|m| &m.id).filter(is_waited_for).collect(),
+        DesiredHealth::These(ids) => {
             let unique: BTreeSet<_> = ids.iter().filter(is_waited_for).collect();
             unique.into_iter().collect()
         }
@@ -420,7 +420,7 @@ fn at_end(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVer
         Wait::Over => settled(desired, observed),
         Wait::On(wake) => {
             let text = health_text(&desired.revision, desired.timeout);
-            PlanVerdict::Rest(Rest::Running(reason::PROGRESSING, text, wake))
+            PlanVerdict::Outcome(Outcome::Running(reason::PROGRESSING, text, wake))
         }
         Wait::Failed(wait) => failed_wait(desired, observed, wait),
     }

@@ -44,7 +44,7 @@ pub(crate) fn together(refused: &[(&ObjectId, &str)]) -> String {
             }
         }
     }
-    let told = lines.iter().flat_map(|alike| match alike.as_slice() {
+    let descriptions = lines.iter().flat_map(|alike| match alike.as_slice() {
         [(_, text), ..] if alike.len() >= MIN_GROUPED_REFUSALS => {
             let named = alike.iter().take(MOST_NAMED).map(|(id, _)| id.subject());
             let named = named.collect::<Vec<_>>().join(", ");
@@ -54,7 +54,7 @@ pub(crate) fn together(refused: &[(&ObjectId, &str)]) -> String {
         }
         few => few.iter().map(|(_, text)| (*text).to_owned()).collect(),
     });
-    told.collect::<Vec<_>>().join("\n")
+    descriptions.collect::<Vec<_>>().join("\n")
 }
 
 /// Whether a refusal may go away when the object is deleted and created again, which `force` allows.

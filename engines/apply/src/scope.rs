@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
-use crate::plan::{ApplyDesiredState, HealthWish};
+use crate::plan::{ApplyDesiredState, DesiredHealth};
 use crate::stages::{DuplicateObject, Stage, stages};
 
 /// A kind in whatever version.
@@ -85,7 +85,7 @@ pub fn without_namespace(ids: &mut [(ObjectId, String)], kinds: &BTreeSet<GroupK
 }
 
 impl ApplyDesiredState {
-    /// The same wish with objects of these kinds in no namespace; `custom` as for [`crate::stages()`].
+    /// The same desired state with objects of these kinds in no namespace; `custom` as for [`crate::stages()`].
     ///
     /// # Errors
     /// Names an object that has two manifests then.
@@ -102,7 +102,7 @@ impl ApplyDesiredState {
         });
         let stages = stages(objects.collect(), custom)?;
         let mut health = self.health.clone();
-        if let HealthWish::These(ids) = &mut health {
+        if let DesiredHealth::These(ids) = &mut health {
             ids.iter_mut().for_each(|id| bare(id, kinds));
         }
         Ok(Self { stages, health, ..self.clone() })
@@ -144,7 +144,7 @@ mod tests {
         .unwrap()
     }
 
-    fn wish(objects: Vec<Object>, health: HealthWish) -> ApplyDesiredState {
+    fn desired(objects: Vec<Object>, health: DesiredHealth) -> ApplyDesiredState {
         ApplyDesiredState {
             own: ObjectId::new("flux", "apps", "kustomize.toolkit.fluxcd.io", "Kustomization"),
             stages: stages(objects, &[]).unwrap(),
@@ -187,9 +187,9 @@ mod tests {
     #[test]
     fn a_cluster_scoped_object_has_the_id_that_flux_records() {
         let named = ObjectId::new("shop", "le", "cert-manager.io", "ClusterIssuer");
-        let before = wish(
+        let before = desired(
             vec![issuer("shop"), object("v1", "ConfigMap", "shop", "le")],
-            HealthWish::These(vec![named]),
+            DesiredHealth::These(vec![named]),
         );
         let kinds = BTreeSet::from([kind("cert-manager.io", "ClusterIssuer")]);
         let after = before.without_namespace(&kinds, &[]).unwrap();
@@ -201,14 +201,14 @@ mod tests {
             manifests.map(|it| it.object.meta("namespace").is_none()).collect::<Vec<_>>(),
             [false, true]
         );
-        let HealthWish::These(ids) = after.health else { panic!("{:?}", after.health) };
+        let DesiredHealth::These(ids) = after.health else { panic!("{:?}", after.health) };
         assert_eq!(ids[0].to_string(), "_le_cert-manager.io_ClusterIssuer");
     }
 
     #[test]
     fn manifests_that_differ_in_such_a_namespace_only_are_two_of_one_object() {
         let kinds = BTreeSet::from([kind("cert-manager.io", "ClusterIssuer")]);
-        let both = wish(vec![issuer("a"), issuer("b")], HealthWish::None);
+        let both = desired(vec![issuer("a"), issuer("b")], DesiredHealth::None);
         assert!(both.without_namespace(&kinds, &[]).is_err());
     }
 
@@ -216,8 +216,8 @@ mod tests {
     fn a_live_object_that_is_wanted_under_another_id_is_not_one_that_left() {
         let id =
             |namespace: &str| ObjectId::new(namespace, "le", "cert-manager.io", "ClusterIssuer");
-        let bare = wish(vec![issuer("")], HealthWish::None);
-        let named = wish(vec![issuer("shop")], HealthWish::None);
+        let bare = desired(vec![issuer("")], DesiredHealth::None);
+        let named = desired(vec![issuer("shop")], DesiredHealth::None);
         // The inventory has the namespace of the manifest, or it is by Flux and the scope cannot be learned now.
         assert!(bare.wants_cluster_scoped(&id("")));
         assert!(named.wants_cluster_scoped(&id("")));

@@ -289,7 +289,7 @@ fn a_folder_that_is_not_listed_is_not_taken_for_an_empty_one() {
 }
 
 #[test]
-fn only_what_is_not_made_any_more_is_an_orphan_and_only_new_digests_are_told() {
+fn only_what_is_not_made_any_more_is_an_orphan_and_only_new_digests_are_reported() {
     let entry = |name: &str, digest: &str| InventoryEntry {
         digest: digest.to_owned(),
         filename: "1.tar.gz".to_owned(),

@@ -1,7 +1,7 @@
 //! What would help: one sentence, and the one command if a command helps.
 //!
 //! Here: each kind of problem. Below: what could not be applied (`advice/apply.rs`). Texts of others are read for advice only;
-//! no decision depends on them. Elsewhere: what Secrets have to hold (`needs.rs`).
+//! no decision depends on them. Elsewhere: what Secrets have to hold (`required_keys.rs`).
 
 mod apply;
 
@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use crate::condition::{condition, text};
 use crate::hold::{RequestedRollback, rollback};
-use crate::needs::Needs;
+use crate::object_references;
 use crate::pod::Trouble;
-use crate::related;
+use crate::required_keys::Needs;
 use crate::result::{Advice, Cause, Problem};
 use crate::walk::seconds;
 
@@ -38,10 +38,12 @@ pub(crate) fn advice(cause: &Cause, about: About<'_>, now: Time) -> Option<Advic
     let ours = windlass_name(id);
     let namespace = &id.namespace;
     let (text, command) = match cause.problem {
-        Problem::Missing => match subject.filter(|it| related::inventory(it).contains(id)) {
-            Some(owner) => deleted(owner),
-            None => missing(id, about),
-        },
+        Problem::Missing => {
+            match subject.filter(|it| object_references::inventory(it).contains(id)) {
+                Some(owner) => deleted(owner),
+                None => missing(id, about),
+            }
+        }
         Problem::Suspension => suspended(id, held, now),
         Problem::ExpiredHold => {
             ("remove spec.suspend where its manifest is kept, such as in Git".to_owned(), None)
@@ -176,7 +178,7 @@ fn suspension(held: Option<&Object>, now: Time) -> String {
 /// Where a spec has to be corrected: what is edited by hand in the cluster is put back where something else applied it.
 fn spec(id: &ObjectId, held: Option<&Object>) -> String {
     let subject = id.subject();
-    match held.and_then(related::applier) {
+    match held.and_then(object_references::applier) {
         Some(owner) if id.kind == "HelmChart" && owner.kind == "HelmRelease" => {
             format!(
                 "correct spec.chart of {}, from which windlass makes {subject}",
@@ -231,8 +233,10 @@ fn missing(id: &ObjectId, about: About<'_>) -> (String, Option<String>) {
             );
             (text, Some(command))
         }
-        _ if related::is_reconciled(id) => (format!("create {subject}, or {named}"), None),
-        _ => match about.namer.filter(|it| related::is_reconciled(&it.id())) {
+        _ if object_references::is_reconciled(id) => {
+            (format!("create {subject}, or {named}"), None)
+        }
+        _ => match about.namer.filter(|it| object_references::is_reconciled(&it.id())) {
             Some(owner) => deleted(owner),
             None => (format!("{subject} was deleted: reconcile what applied it"), None),
         },
@@ -242,7 +246,7 @@ fn missing(id: &ObjectId, about: About<'_>) -> (String, Option<String>) {
 /// The object that names another one, and by which field, if it is on the way.
 fn field<'o>(id: &ObjectId, about: About<'o>) -> Option<(&'o Object, String)> {
     let namer = about.namer.or(about.subject)?;
-    let named = related::references(namer).into_iter().find(|(named, _)| named == id);
+    let named = object_references::references(namer).into_iter().find(|(named, _)| named == id);
     named.map(|(_, field)| (namer, field))
 }
 

@@ -17,8 +17,8 @@ use reconcile::Time;
 pub use self::cycles::{first_of_cycles, join_cycles};
 use crate::condition::{ConditionView, condition, since, text, time};
 use crate::fact::{Query, QueryAnswers};
+use crate::object_references;
 use crate::reason;
-use crate::related;
 use crate::result::{CauseStep, Problem};
 use crate::walk::{CausePath, ObjectLookup, QueryResult, Walk, shortened};
 
@@ -129,7 +129,7 @@ fn judged(walk: &mut Walk<'_>, id: &ObjectId, reach: Reach) -> QueryResult<Objec
         }
         // A kind without conditions is what its spec says.
         Some("True") | None => {
-            for source in related::sources(object) {
+            for source in object_references::sources(object) {
                 if let Some(found) = walk.of(&source)?
                     && let Some(failure) = failure(walk, found, within)?
                 {
@@ -166,12 +166,13 @@ fn failure(
         return Ok(None);
     }
     let mut objects = found.steps.iter().rev().map(|step| &step.object);
-    let last = objects.find(|it| related::is_reconciled(it)).cloned();
-    let is_missing = cause.problem == Problem::Missing && related::is_reconciled(&cause.object);
+    let last = objects.find(|it| object_references::is_reconciled(it)).cloned();
+    let is_missing =
+        cause.problem == Problem::Missing && object_references::is_reconciled(&cause.object);
     let subject = match last {
         // Who names an object of another namespace opens no incident there.
         Some(last) if is_missing && last.namespace != cause.object.namespace => last,
-        Some(last) if !related::is_reconciled(&cause.object) => last,
+        Some(last) if !object_references::is_reconciled(&cause.object) => last,
         _ => cause.object.clone(),
     };
     if within.is_some_and(|namespace| subject.namespace != namespace) {
@@ -201,8 +202,8 @@ fn failure(
     said.reason.clone_into(&mut failure.reason);
     failure.since = since(object, said);
     if failure.problem == Problem::Cycle {
-        let depends = related::dependencies(object).into_iter().map(|it| it.object);
-        failure.cycle = depends.chain(related::sources(object)).collect();
+        let depends = object_references::dependencies(object).into_iter().map(|it| it.object);
+        failure.cycle = depends.chain(object_references::sources(object)).collect();
     }
     if failure.subject != failure.cause {
         return Ok(Some(failure));
@@ -233,7 +234,7 @@ fn unusable(
     }
     let attempted =
         object.get("status").map(|it| text(it, "lastAttemptedRevision")).unwrap_or_default();
-    for id in related::sources(object) {
+    for id in object_references::sources(object) {
         let ObjectLookup::There(source) = walk.object(&id)? else { continue };
         let artifact = source.get("status").and_then(|it| it.get("artifact"));
         let is_ready = condition(source, "Ready").is_some_and(|said| said.status == "True");
@@ -253,7 +254,7 @@ fn confined(
     steps: &[CauseStep],
     namespace: &str,
 ) -> QueryResult<Option<RootFailure>> {
-    let is_own = |id: &&ObjectId| id.namespace == namespace && related::is_reconciled(id);
+    let is_own = |id: &&ObjectId| id.namespace == namespace && object_references::is_reconciled(id);
     let Some(subject) = steps.iter().rev().map(|step| &step.object).find(is_own) else {
         return Ok(None);
     };

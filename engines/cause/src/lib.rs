@@ -4,27 +4,28 @@
 //! were applied, down to Pod, container, exit and the newest warning event. It has no cluster: it says which facts it needs
 //! ([`Query`]), gets them ([`FactAnswer`]), and is called again until it has a result ([`Why`]).
 //!
-//! Here: the walk (`walk.rs`), what was applied (`applied.rs`), workloads (`workload.rs`), Pods ([`pod`]), notifications that
-//! fail (`delivery.rs`), what is in progress (`progress.rs`), what is in the way besides (`second.rs`), what an object refers to
-//! ([`related`]), what reasons are about ([`reason`]), which failures are one incident ([`incident`]), suspensions (`hold.rs`),
-//! events ([`event`]), what Secrets have to hold (`needs.rs`), what would help (`advice.rs`). Elsewhere: fetching facts, and how
-//! a result is shown (the program).
+//! Here: the walk (`walk.rs`), what was applied (`applied_objects.rs`), workloads (`workload.rs`), Pods ([`pod`]),
+//! notifications that fail (`delivery.rs`), what is in progress (`progress.rs`), what is in the way besides
+//! (`second_cause.rs`), what an object refers to ([`object_references`]), what reasons are about ([`reason`]), which
+//! failures are one incident ([`incident`]), suspensions (`hold.rs`), events ([`event`]), what Secrets have to hold
+//! (`required_keys.rs`), what would help (`advice.rs`). Elsewhere: fetching facts, and how a result is shown (the
+//! program).
 
 mod advice;
-mod applied;
+mod applied_objects;
 mod condition;
 mod delivery;
 pub mod event;
 mod fact;
 mod hold;
 pub mod incident;
-mod needs;
+pub mod object_references;
 pub mod pod;
 mod progress;
 pub mod reason;
-pub mod related;
+mod required_keys;
 mod result;
-mod second;
+mod second_cause;
 mod walk;
 mod workload;
 
@@ -36,7 +37,7 @@ pub use event::last_seen;
 pub use fact::{FactAnswer, Query, QueryAnswers};
 pub use hold::{hold, owners, suspension, unfinished_rollback};
 pub use result::{Advice, Cause, CauseStep, Problem, SecondCause, State, Why};
-pub use second::warnings;
+pub use second_cause::warnings;
 pub use workload::health_of;
 
 use objects::ObjectId;

@@ -6,7 +6,7 @@ use objects::{Object, ObjectId};
 use serde_json::Value;
 
 use crate::condition::text;
-use crate::related;
+use crate::object_references;
 
 /// The annotation with the revision of a Deployment, and of a ReplicaSet of it.
 const REVISION_ANNOTATION: &str = "deployment.kubernetes.io/revision";
@@ -107,12 +107,13 @@ fn of_container(pod: &Object, container: &Value) -> Option<Trouble> {
     let pod = pod.name().to_owned();
     let name = text(container, "name").to_owned();
     let waiting = container.get("state").and_then(|it| it.get("waiting"));
-    let told = |of: &Value| (text(of, "reason").to_owned(), text(of, "message").to_owned());
+    let reason_and_message =
+        |of: &Value| (text(of, "reason").to_owned(), text(of, "message").to_owned());
     // These are on their way.
     let is_waiting =
         |it: &&Value| !matches!(text(it, "reason"), "ContainerCreating" | "PodInitializing" | "");
     if let Some(waiting) = waiting.filter(is_waiting) {
-        let (reason, message) = told(waiting);
+        let (reason, message) = reason_and_message(waiting);
         let exit = exit_code(container);
         let ending = ended(container).map(|it| text(it, "reason").to_owned()).unwrap_or_default();
         return Some(Trouble::Waiting { pod, container: name, reason, message, exit, ending });
@@ -122,7 +123,7 @@ fn of_container(pod: &Object, container: &Value) -> Option<Trouble> {
         return None;
     }
     let exit = exit_code(container).filter(|code| *code != 0)?;
-    let (reason, message) = told(ended(container)?);
+    let (reason, message) = reason_and_message(ended(container)?);
     Some(Trouble::Ended { pod, container: name, reason, message, exit })
 }
 
@@ -207,7 +208,7 @@ pub fn selector(object: &Object) -> Option<String> {
 
 /// The ReplicaSet that controls a Pod, if one does.
 pub fn replica_set(pod: &Object) -> Option<ObjectId> {
-    related::controller(pod).filter(|it| it.group == "apps" && it.kind == "ReplicaSet")
+    object_references::controller(pod).filter(|it| it.group == "apps" && it.kind == "ReplicaSet")
 }
 
 /// Whether a ReplicaSet belongs to an older revision of a Deployment: what its Pods say is not why the Deployment is as it is.
@@ -215,7 +216,7 @@ pub fn replica_set(pod: &Object) -> Option<ObjectId> {
 pub fn is_replaced(replica_set: &Object, deployment: &Object) -> bool {
     let revision = |of: &Object| of.annotation(REVISION_ANNOTATION)?.parse::<u64>().ok();
     let revisions = revision(replica_set).zip(revision(deployment));
-    related::controller(replica_set) == Some(deployment.id())
+    object_references::controller(replica_set) == Some(deployment.id())
         && revisions.is_some_and(|(its, newest)| its != newest)
 }
 

@@ -6,8 +6,8 @@ use jiff::SignedDuration;
 use objects::{Object, ObjectId};
 
 use crate::condition::{ConditionView, condition, text, time};
+use crate::object_references;
 use crate::reason;
-use crate::related;
 use crate::result::Problem;
 use crate::walk::{MAX_PATH_OBJECTS, ObjectLookup, QueryResult, Walk};
 
@@ -20,7 +20,7 @@ impl Walk<'_> {
         let since = match condition(object, "Ready") {
             Some(said) if said.status == "Unknown" && is_of_run(said.reason) => said.since,
             Some(_) => None,
-            None if related::has_no_runs(object) => None,
+            None if object_references::has_no_runs(object) => None,
             None => object.fields().get("metadata").and_then(|it| time(it, "creationTimestamp")),
         };
         since.is_some_and(|since| self.now().duration_since(since) <= longest_run(object))
@@ -51,10 +51,10 @@ fn is_of_run(of: &str) -> bool {
 /// What an object waits for that is not ready for a reason.
 fn awaited(object: &Object, of: &str) -> Vec<ObjectId> {
     if reason::is_about_source(of) {
-        return related::sources(object);
+        return object_references::sources(object);
     }
     if of == reconcile::reason::DEPENDENCY_NOT_READY.as_str() {
-        return related::dependencies(object).into_iter().map(|it| it.object).collect();
+        return object_references::dependencies(object).into_iter().map(|it| it.object).collect();
     }
     Vec::new()
 }

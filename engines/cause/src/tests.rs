@@ -4,15 +4,15 @@ use objects::{Gvk, LabelSelector, Object, ObjectId};
 use reconcile::Time;
 use serde_json::{Value, json};
 
-use crate::{FactAnswer, Problem, Query, QueryAnswers, State, Why, explain, related};
+use crate::{FactAnswer, Problem, Query, QueryAnswers, State, Why, explain, object_references};
 
 mod advice;
-mod applied;
-mod below;
+mod applied_objects;
+mod holds_and_windows;
 mod incidents;
-mod paused;
-mod reported;
-mod second;
+mod nested_objects;
+mod second_cause;
+mod sources_and_references;
 
 fn now() -> Time {
     "2026-11-24T12:00:00Z".parse().unwrap()
@@ -217,7 +217,7 @@ fn a_helmfile_of_helmfile_operator_is_reconciled_and_applies() {
     let labels = json!({"metadata": {"labels": {"apps.mumoshu.github.io/helmfile-name": "all",
         "apps.mumoshu.github.io/helmfile-namespace": "apps"}}});
     let applied = Object::new(with("ConfigMap/a", &[&labels])).unwrap();
-    assert_eq!(related::applier(&applied), Some(id("Helmfile/all")));
+    assert_eq!(object_references::applier(&applied), Some(id("Helmfile/all")));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The walk over objects that windlass reconciles: hold and window, source, dependencies, the run.
 //!
-//! Elsewhere: what was applied (`applied.rs`), what is in the way besides (`second.rs`), what is in progress (`progress.rs`).
+//! Elsewhere: what was applied (`applied_objects.rs`), what is in the way besides (`second_cause.rs`), what is in
+//! progress (`progress.rs`).
 
 use std::collections::BTreeSet;
 
@@ -15,11 +16,11 @@ use crate::condition::{
 };
 use crate::fact::{FactAnswer, Query, QueryAnswers};
 use crate::hold::{rollback, suspension};
-use crate::needs::Needs;
+use crate::object_references::{self, Dependency};
 use crate::reason;
-use crate::related::{self, Dependency};
+use crate::required_keys::Needs;
 use crate::result::{Advice, Cause, CauseStep, Problem, SecondCause, State, Why};
-use crate::second::Findings;
+use crate::second_cause::Findings;
 use crate::workload::health_of;
 
 /// A result, or the queries that have to be answered first.
@@ -108,7 +109,7 @@ impl<'k> Walk<'k> {
         let found = self.of(subject)?;
         let state = self.state(object, found.as_ref());
         self.remark_warnings(object)?;
-        if !related::is_reconciled(subject) {
+        if !object_references::is_reconciled(subject) {
             if state == State::Ready
                 && let Some(found) = self.of_applier(object)?
             {
@@ -164,9 +165,9 @@ impl<'k> Walk<'k> {
     fn of_applier(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
         let mut owned = object;
         for _ in 0..MAX_PATH_OBJECTS {
-            let Some(id) = related::applier(owned) else {
+            let Some(id) = object_references::applier(owned) else {
                 // A Pod has the labels of its Deployment's template at most.
-                let Some(owner) = related::controller(owned) else { return Ok(None) };
+                let Some(owner) = object_references::controller(owned) else { return Ok(None) };
                 let ObjectLookup::There(owner) = self.object(&owner)? else { return Ok(None) };
                 owned = owner;
                 continue;
@@ -184,7 +185,7 @@ impl<'k> Walk<'k> {
     fn remark_newer(&mut self, object: &'k Object) -> QueryResult<()> {
         let Some(status) = object.get("status") else { return Ok(()) };
         let has = text(status, "lastAppliedRevision");
-        for source in related::sources(object).into_iter().filter(|_| !has.is_empty()) {
+        for source in object_references::sources(object).into_iter().filter(|_| !has.is_empty()) {
             let ObjectLookup::There(source) = self.object(&source)? else { continue };
             let artifact = source.get("status").and_then(|it| it.get("artifact"));
             let newest = artifact.map(|it| text(it, "revision")).unwrap_or_default();
@@ -197,7 +198,7 @@ impl<'k> Walk<'k> {
 
     fn state(&self, object: &Object, found: Option<&CausePath>) -> State {
         let problem = found.map(|it| it.cause.problem);
-        if !related::is_reconciled(&object.id()) {
+        if !object_references::is_reconciled(&object.id()) {
             return match (problem, health_of(object, self.now).map(|it| it.status)) {
                 (None, Ok(Health::Current)) => State::Ready,
                 (_, Ok(Health::InProgress)) => State::Progressing,
@@ -211,7 +212,7 @@ impl<'k> Walk<'k> {
             (Some("True"), Some(Problem::ExpiredHold | Problem::ClosedWindow)) => State::Ready,
             (Some("True"), Some(Problem::NotReconciled)) => State::Progressing,
             (Some("True"), Some(_)) => {
-                let sources = related::sources(object);
+                let sources = object_references::sources(object);
                 let is_of_source = found.is_some_and(|it| {
                     it.steps.iter().any(|step| sources.contains(&step.object))
                         || sources.contains(&it.cause.object)
@@ -256,7 +257,7 @@ impl<'k> Walk<'k> {
             }
             ObjectLookup::Hidden => return Ok(None),
         };
-        if !related::is_reconciled(id) {
+        if !object_references::is_reconciled(id) {
             return self.workload(object);
         }
         let was_cut = std::mem::replace(&mut self.is_cut, false);
@@ -331,7 +332,7 @@ impl<'k> Walk<'k> {
     /// What an object lacks that reports nothing of itself, such as a Provider: that it is there says nothing.
     fn without_conditions(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
         let mut found = None;
-        if let Some(provider) = related::provider(object) {
+        if let Some(provider) = object_references::provider(object) {
             found = self.of(&provider)?;
         }
         if found.is_none() {
@@ -405,7 +406,7 @@ impl<'k> Walk<'k> {
         let observed = observed.and_then(Value::as_i64);
         let text = match (ready, observed) {
             // Some kinds have no status at all.
-            (None, _) if related::has_no_runs(object) => return None,
+            (None, _) if object_references::has_no_runs(object) => return None,
             (None, _) => "has not been reconciled yet".to_owned(),
             (Some(said), _) => {
                 let newest = object.generation();
@@ -433,7 +434,7 @@ impl<'k> Walk<'k> {
         is_ready: bool,
         ready: Option<ConditionView<'_>>,
     ) -> QueryResult<Option<CausePath>> {
-        for id in related::sources(object) {
+        for id in object_references::sources(object) {
             let Some(found) = self.of(&id)? else { continue };
             let has_artifact = match self.object(&id)? {
                 ObjectLookup::There(source) => {
@@ -458,7 +459,7 @@ impl<'k> Walk<'k> {
     fn dependency(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
         let mut of_ready = None;
         let mut waits = false;
-        for Dependency { object, otherwise, release } in related::dependencies(object) {
+        for Dependency { object, otherwise, release } in object_references::dependencies(object) {
             let id = match (self.object(&object)?, otherwise) {
                 (ObjectLookup::Absent, Some(other))
                     if !matches!(self.object(&other)?, ObjectLookup::Absent) =>
@@ -512,7 +513,7 @@ impl<'k> Walk<'k> {
 
     /// A Secret, ConfigMap or ServiceAccount that the spec names and that is not there, or does not have the key.
     fn missing(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
-        let named = related::references(object);
+        let named = object_references::references(object);
         self.ask(named.iter().map(|(id, _)| Query::Object(id.clone())))?;
         for (id, field) in named {
             let what = match self.object(&id)? {
@@ -653,9 +654,10 @@ impl<'k> Walk<'k> {
 
 /// What wakes an object before its interval is over: its spec, and what it names of that which fails, else its source.
 fn changes(object: &Object, found: Option<&Cause>) -> String {
-    let sources = related::sources(object);
+    let sources = object_references::sources(object);
     let is_named = |id: &&ObjectId| {
-        sources.contains(id) || related::references(object).iter().any(|(named, _)| named == *id)
+        sources.contains(id)
+            || object_references::references(object).iter().any(|(named, _)| named == *id)
     };
     match found.map(|it| &it.object).filter(is_named).or(sources.first()) {
         Some(id) => format!("its spec or {} changes", id.subject()),
@@ -714,7 +716,7 @@ fn reported(object: &Object, said: ConditionView<'_>) -> Cause {
 
 /// The object that a refusal begins with, to point at it. No decision depends on it.
 fn named_first(object: &Object, text: &str) -> Option<ObjectId> {
-    let applied = related::applied(object);
+    let applied = object_references::applied(object);
     let subject = text.split_whitespace().next()?.trim_end_matches([':', ',']);
     applied.into_iter().find(|id| id.subject() == subject)
 }

@@ -9,8 +9,8 @@ use reconcile::Time;
 use crate::condition::{condition, text, time};
 use crate::event::last_seen;
 use crate::fact::Query;
+use crate::object_references;
 use crate::pod::{self, Trouble};
-use crate::related;
 use crate::result::{Cause, CauseStep, Problem};
 use crate::walk::{CausePath, ObjectLookup, QueryResult, Walk, shortened};
 
@@ -65,7 +65,7 @@ impl Walk<'_> {
             Err(error) => (Health::Unknown(error.to_string()), error.to_string()),
         };
         let since = since(object);
-        let step = CauseStep { object: id.clone(), since, text: told(&status, &message) };
+        let step = CauseStep { object: id.clone(), since, text: describe(&status, &message) };
         if status == Health::Terminating {
             let text = deletion(object);
             let event = self.event(&id, &[])?;
@@ -88,7 +88,7 @@ impl Walk<'_> {
                 let problem = problem_of(&id, reason);
                 plain(object, problem, format!("{reason}: {}", shortened(message)), since)
             }
-            (None, None) => plain(&id, problem_of(&id, ""), told(&status, &message), since),
+            (None, None) => plain(&id, problem_of(&id, ""), describe(&status, &message), since),
         };
         Ok(Some(CausePath {
             steps: vec![step],
@@ -149,7 +149,7 @@ impl Walk<'_> {
         let mut names = Vec::new();
         for set in found {
             if let ObjectLookup::There(object) = self.object(&set)?
-                && related::controller(object).as_ref() == Some(id)
+                && object_references::controller(object).as_ref() == Some(id)
                 && !pod::is_replaced(object, deployment)
             {
                 names.push(set.name);
@@ -227,7 +227,7 @@ fn plain(id: &ObjectId, problem: Problem, text: String, since: Option<Time>) -> 
     Cause { object: id.clone(), problem, text, since, lines: Vec::new(), event: None }
 }
 
-fn told(status: &Health, message: &str) -> String {
+fn describe(status: &Health, message: &str) -> String {
     match message {
         "" => status.to_string(),
         message => format!("{status}: {}", shortened(message)),

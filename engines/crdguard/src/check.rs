@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use crate::field_path::FieldPath;
 use crate::format::{self, TriState};
-use crate::place::FieldPath;
 use crate::schema::{ListKind, Own, SchemaNode, Type};
 use crate::verdict::{Problem, Sink};
 

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::place::FieldPath;
+use crate::field_path::FieldPath;
 use crate::schema::SchemaNode;
 use crate::verdict::{Problem, Sink};
 

@@ -9,8 +9,8 @@ use golang::meter::Stop;
 use serde_json::Value;
 
 use crate::definition::{Conversion, Definition, DefinitionFault, ServiceReference};
+use crate::field_path::FieldPath;
 use crate::migration::Migration;
-use crate::place::FieldPath;
 use crate::schema::{Schema, SchemaChange};
 use crate::verdict::{ChangeVerdict, Findings, Key, Problem, Sink};
 use crate::{check, defaults, prune, rules};

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::place::FieldPath;
+use crate::field_path::FieldPath;
 use crate::schema::{Additional, SchemaChange, SchemaNode};
 use crate::verdict::{Problem, Sink};
 

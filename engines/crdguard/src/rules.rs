@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use gocel::Expression;
 use serde_json::{Map, Value};
 
-use crate::place::FieldPath;
+use crate::field_path::FieldPath;
 use crate::schema::{ListKind, SchemaChange, SchemaNode, Type};
 use crate::verdict::{Problem, Sink};
 
@@ -158,12 +158,12 @@ fn answer(rule: &Rule, own: &Value, data: &RuleData, sink: &mut Sink) -> Result<
     };
     // An object that is only touched is its own predecessor.
     let variables = [("self", own), ("oldSelf", own)];
-    let told = |error: &gocel::Error| match error {
+    let describe = |error: &gocel::Error| match error {
         gocel::Error::Evaluate { .. } => "it has no value here".to_owned(),
         _ => "its value is not a boolean".to_owned(),
     };
     sink.evaluate(|meter| expression.evaluate_bool_within(&variables, meter))
-        .map_err(|error| told(&error))
+        .map_err(|error| describe(&error))
 }
 
 /// Words that cannot be names in the language.

@@ -10,7 +10,7 @@ use golang::meter::Stop;
 use golang::regexp::Regexp;
 use serde_json::Value;
 
-use crate::place::FieldPath;
+use crate::field_path::FieldPath;
 use crate::rules::{self, Rule};
 use crate::verdict::{Problem, Sink};
 use crate::{check, defaults, prune};

@@ -337,7 +337,7 @@ fn a_schema_of_many_parts_is_not_read() {
 }
 
 #[test]
-fn scope_and_names_do_not_change_and_a_webhook_that_is_absent_is_told() {
+fn scope_and_names_do_not_change_and_an_absent_webhook_is_reported() {
     let open = || json!({"type": "object"});
     let old = definition(&[("v1", true, open())]);
     let mut new = old.clone();
@@ -396,15 +396,15 @@ fn objects_become_what_the_api_server_makes_of_them() {
     );
     let set = schema(json!({"type": "object", "properties": {"s": {"type": "array",
         "x-kubernetes-list-type": "set", "items": {"type": "string"}}}}));
-    let told = set.create(&json!({"s": ["a", "a"]})).unwrap().unwrap_err();
-    assert_eq!(told, ["s has duplicate items"]);
+    let errors = set.create(&json!({"s": ["a", "a"]})).unwrap().unwrap_err();
+    assert_eq!(errors, ["s has duplicate items"]);
     let one_of = schema(
         json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
         "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}),
     );
     assert!(one_of.create(&json!({"a": 1})).unwrap().is_ok());
-    let told = one_of.create(&json!({"a": 1, "b": 1})).unwrap().unwrap_err();
-    assert_eq!(told, [". fits 2 of `oneOf`"]);
+    let errors = one_of.create(&json!({"a": 1, "b": 1})).unwrap().unwrap_err();
+    assert_eq!(errors, [". fits 2 of `oneOf`"]);
 }
 
 fn arbitrary_json() -> impl Strategy<Value = Value> {

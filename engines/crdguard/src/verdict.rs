@@ -8,7 +8,7 @@ use std::fmt;
 use golang::meter::{Allowance, Meter, Stop};
 use serde::Serialize;
 
-use crate::place::FieldPath;
+use crate::field_path::FieldPath;
 
 /// What judging all objects of a kind may use up: some seconds of a processor.
 const JUDGING: Allowance = Allowance { steps: 400_000_000, bytes: 8 << 30 };

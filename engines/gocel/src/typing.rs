@@ -172,7 +172,7 @@ impl Bindings {
         self.undo.push((name.clone(), before));
     }
 
-    /// A type with everything in it that is known; what is not becomes dynamic if so wished.
+    /// A type with everything in it that is known; what is not becomes dynamic on request.
     pub(crate) fn substitute(&self, t: &Type, free_to_dyn: bool) -> Type {
         if !self.look() {
             return Type::Dyn;

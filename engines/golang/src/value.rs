@@ -6,10 +6,10 @@
 //!
 //! Here: the value. Elsewhere: byte strings (`value/text.rs`), types (`value/kind.rs`), lists and maps
 //! (`value/container.rs`), JSON (`value/json.rs`), what has fields or methods (`value/object.rs`), deep equality
-//! (`value/equal.rs`), text (`crate::fmt`).
+//! (`value/deep_equal.rs`), text (`crate::fmt`).
 
 mod container;
-mod equal;
+mod deep_equal;
 mod json;
 mod kind;
 mod object;

@@ -17,7 +17,7 @@ use golang::value::{Signature, Type};
 use crate::error::FunctionError;
 use crate::exec::printable;
 use crate::limits::TemplateBudget;
-use crate::slot::Slot;
+use crate::reflect_value::Slot;
 
 /// A function of Go's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

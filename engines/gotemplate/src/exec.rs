@@ -18,8 +18,8 @@ use golang::value::{Integer, List, ReflectKind, Type, pointee};
 use crate::error::{ExecError, FunctionError, LimitError, TemplateLocation};
 use crate::limits::TemplateBudget;
 use crate::parse::{Branch, Control, Form, Id, Pipe, Span, Tree};
+use crate::reflect_value::Slot;
 use crate::set::Set;
-use crate::slot::Slot;
 
 type Result<T> = std::result::Result<T, Box<ExecError>>;
 

@@ -12,8 +12,8 @@ mod exec;
 mod function;
 mod limits;
 mod parse;
+mod reflect_value;
 mod set;
-mod slot;
 #[cfg(test)]
 mod tests;
 

@@ -26,7 +26,7 @@
 //! Go takes a detour: it writes the value as JSON, reads that as YAML, and hands what it has read to
 //! go-yaml v2. [`emit`] gives the result of the detour without taking it:
 //!
-//! 1. `reread` refuses what Go's reader refuses in that JSON (control characters, very long keys,
+//! 1. `json_round_trip` refuses what Go's reader refuses in that JSON (control characters, very long keys,
 //!    very deep nesting), and knows the one character whose text changes on the way.
 //! 2. This file walks the value with a stack of its own and decides what stands where: sequences
 //!    are not indented below their key, `- - a` shares a line, a long key gets a `?`.
@@ -38,9 +38,9 @@
 //!
 //! Elsewhere: reading YAML (the crate's root), writing nodes with their comments ([`crate::v3`]).
 
+mod json_round_trip;
 mod number;
 pub(crate) mod order;
-mod reread;
 pub(crate) mod scalar;
 mod view;
 pub(crate) mod writer;
@@ -53,7 +53,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::Dialect;
-use reread::RereadError;
+use json_round_trip::RereadError;
 use scalar::Analysis;
 pub use view::{Emittable, View};
 use writer::{Folding, INDENT_COLUMNS, Writer};
@@ -97,7 +97,7 @@ pub fn emit_value<T: Emittable>(value: &T, limit: usize) -> Result<String, EmitE
     let limit = limit.min(MAX_OUTPUT);
     let (text, is_suspicious) = write(value, Way::Reread, limit).map_err(EmitError)?;
     if is_suspicious {
-        reread::check(value).map_err(EmitError)?;
+        json_round_trip::check(value).map_err(EmitError)?;
     }
     Ok(text)
 }
@@ -141,13 +141,13 @@ fn write<T: Emittable>(value: &T, way: Way, limit: usize) -> Result<(String, boo
                 None => drop(emitter.open.pop()),
             },
         }
-        if emitter.writer.is_full() || emitter.open.len() > reread::MAX_DEPTH {
+        if emitter.writer.is_full() || emitter.open.len() > json_round_trip::MAX_DEPTH {
             break;
         }
     }
-    if emitter.open.len() > reread::MAX_DEPTH {
+    if emitter.open.len() > json_round_trip::MAX_DEPTH {
         // Go names what it finds first, so the whole value has to be examined.
-        return Err(reread::check(value).err().unwrap_or(RereadError::Depth(0)));
+        return Err(json_round_trip::check(value).err().unwrap_or(RereadError::Depth(0)));
     }
     emitter.writer.start_line(0);
     let is_suspicious = emitter.is_suspicious;
@@ -189,7 +189,7 @@ impl<T: Emittable> Emitter<T> {
     }
 
     fn entry(&mut self, key: &str, value: &T, indent: usize) -> Result<(), RereadError> {
-        self.is_suspicious |= reread::is_suspicious_key(key);
+        self.is_suspicious |= json_round_trip::is_suspicious_key(key);
         self.writer.start_line(indent);
         let analysis = Analysis::of(key);
         let style = analysis.style(key);
@@ -248,9 +248,9 @@ impl<T: Emittable> Emitter<T> {
     }
 
     fn string(&mut self, text: &str, inside: usize) {
-        self.is_suspicious |= reread::is_suspicious(text);
+        self.is_suspicious |= json_round_trip::is_suspicious(text);
         let text = match self.way {
-            Way::Reread => reread::folded(text),
+            Way::Reread => json_round_trip::folded(text),
             Way::ByteOrder => Cow::Borrowed(text),
         };
         let style = Analysis::of(&text).style(&text);

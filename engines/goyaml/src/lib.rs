@@ -25,7 +25,7 @@ mod json;
 mod limits;
 mod node;
 mod parser;
-mod plain;
+mod plain_document;
 mod reader;
 mod resolve;
 mod scanner;
@@ -39,7 +39,7 @@ pub use documents::{Document, documents};
 pub use emit::{EmitError, Emittable, View, emit, emit_value};
 pub use error::Error;
 pub use limits::YamlLimits;
-pub use plain::Maker;
+pub use plain_document::Maker;
 pub use target::{DecodeTarget, is_field};
 pub use walk::Walk;
 
@@ -65,15 +65,15 @@ pub enum Dialect {
 /// The value equals what parsing Go's JSON text gives, so `1.0` is the integer 1.
 /// [`YamlLimits::default`] applies.
 pub fn to_json(input: &[u8]) -> Result<Value, Error> {
-    to_value::<plain::Json>(input)
+    to_value::<plain_document::Json>(input)
 }
 
 /// Reads the first document of `input` as [`to_json`] does, but with these limits.
 pub fn to_json_within(input: &[u8], limits: &YamlLimits) -> Result<Value, Error> {
-    let plain = if limits.nodes < plain::MAX_VALUES || limits.bytes < input.len() {
+    let plain = if limits.nodes < plain_document::MAX_VALUES || limits.bytes < input.len() {
         None
     } else {
-        plain::read::<plain::Json>(input, |_, _| true)
+        plain_document::read::<plain_document::Json>(input, |_, _| true)
     };
     match plain {
         Some(value) => Ok(value),
@@ -88,7 +88,7 @@ pub fn to_json_strict_within(input: &[u8], limits: &YamlLimits) -> Result<Value,
 
 /// Reads the first document of `input` as [`to_json`] does, into values of another library: what `M` makes of the same.
 pub fn to_value<M: Maker>(input: &[u8]) -> Result<M::Value, Error> {
-    match plain::read::<M>(input, |_, _| true) {
+    match plain_document::read::<M>(input, |_, _| true) {
         Some(value) => Ok(value),
         None => first_document(input, false, &DecodeTarget::Any).map(M::json),
     }
@@ -99,7 +99,7 @@ pub fn to_value<M: Maker>(input: &[u8]) -> Result<M::Value, Error> {
 /// `wants` says of a key, and of how many lists and maps it is in, from one, whether its entry is wanted. Others may be
 /// missing from the value, with all that is in them. What is wrong with any of them is an error nevertheless.
 pub fn to_json_of(input: &[u8], wants: impl Fn(usize, &str) -> bool) -> Result<Value, Error> {
-    match plain::read::<plain::Json>(input, wants) {
+    match plain_document::read::<plain_document::Json>(input, wants) {
         Some(value) => Ok(value),
         None => first_document(input, false, &DecodeTarget::Any),
     }

@@ -446,7 +446,7 @@ mod tests {
         }
         assert_eq!(to_json((text.clone() + "--- a\n").as_bytes()).unwrap(), "a");
         text.push_str("%TAG !a7! b\n--- a\n");
-        let told = to_json(text.as_bytes()).unwrap_err().to_string();
-        assert!(told.contains("found duplicate %TAG directive"), "{told}");
+        let message = to_json(text.as_bytes()).unwrap_err().to_string();
+        assert!(message.contains("found duplicate %TAG directive"), "{message}");
     }
 }

@@ -27,8 +27,8 @@
 //! 4. [`emit()`] walks a tree; `emit/state.rs` puts comments, indicators and indentation where Go
 //!    puts them, and `emit/writer.rs` writes scalars.
 //! 5. `encode` makes the nodes that Go writes for a value ([`encode()`]).
-//! 6. `places` says where in the text each scalar stands, for callers that replace a few ([`scalar_places`]).
-//! 7. `stable` says of which nodes writing and reading again would change nothing ([`is_stable`]).
+//! 6. `scalar_positions` says where in the text each scalar stands, for callers that replace a few ([`scalar_places`]).
+//! 7. `round_trip` says of which nodes writing and reading again would change nothing ([`is_stable`]).
 //!
 //! What a key means to kustomize or Kubernetes is not known here.
 
@@ -39,9 +39,9 @@ mod emit;
 mod encode;
 mod node;
 mod notes;
-mod places;
+mod round_trip;
 mod scalar;
-mod stable;
+mod scalar_positions;
 mod tag;
 
 pub use compose::{Documents, parse};
@@ -51,6 +51,6 @@ pub use emit::{EmitError, Layout, emit, emit_documents, emit_each};
 pub use encode::{encode, encoded_node};
 pub use node::{Node, Style, YamlNodeKind};
 pub use notes::{Note, Notes};
-pub use places::{ScalarPlace, scalar_places};
+pub use round_trip::is_stable;
 pub use scalar::{Scalar, scalar};
-pub use stable::is_stable;
+pub use scalar_positions::{ScalarPlace, scalar_places};

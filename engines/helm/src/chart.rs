@@ -5,13 +5,13 @@
 //! Elsewhere: what is done with its values (`crate::values`), schemas (`crate::schema`).
 
 mod archive;
+mod content_type;
 pub mod crds;
 mod decode;
 pub mod files;
 pub mod load;
 mod name;
 mod size;
-mod sniff;
 #[cfg(test)]
 mod tests;
 pub mod validate;

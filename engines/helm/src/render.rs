@@ -8,16 +8,16 @@
 //! need the chart (`render/functions.rs`), errors in Helm's words (`render/message.rs`), manifests (`crate::manifests`).
 
 mod capabilities;
+mod error_trace;
 mod functions;
 mod host;
 mod message;
 mod metadata;
+mod parallel_files;
 mod scope;
-mod side_by_side;
 mod table;
 #[cfg(test)]
 mod tests;
-mod trail;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -33,10 +33,10 @@ use crate::chart::Chart;
 use crate::env::Env;
 use crate::parallel;
 use crate::warning::Warning;
+pub use error_trace::TemplateTrailStep;
 pub use functions::functions;
 pub use gotemplate::REQUIRED_STACK_BYTES;
 use host::Host;
-pub use trail::TemplateTrailStep;
 
 /// The release that is rendered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub struct Templates {
     set: Set,
     /// In the order in which they are parsed and run.
     files: Arc<[File]>,
-    /// A render has shown that files have to be rendered one after the other (`side_by_side`).
+    /// A render has shown that files have to be rendered one after the other (`parallel_files`).
     is_ordered: Arc<AtomicBool>,
 }
 
@@ -151,7 +151,7 @@ impl Templates {
         let parsed = parallel::map(&files, bytes, |file| set.read(&file.name, &file.text));
         for (file, parsed) in files.iter().zip(parsed) {
             let parsed = parsed.map_err(|error| Error::Parse {
-                trail: trail::of_parse_error(&error, &file.text),
+                trail: error_trace::of_parse_error(&error, &file.text),
                 error,
             })?;
             set.add(parsed);
@@ -218,7 +218,7 @@ impl Templates {
             let file = self.files.iter().find(|file| file.name == name)?;
             Some(Arc::clone(&file.text))
         };
-        Error::Exec { file: file.name.clone(), trail: trail::of(&failure, text), failure }
+        Error::Exec { file: file.name.clone(), trail: error_trace::of(&failure, text), failure }
     }
 
     fn run(
@@ -236,7 +236,7 @@ impl Templates {
         // What templates of other charts see of this one is the same for all files of a run of one chart.
         for files in files.chunk_by(|a, b| a.chart == b.chart) {
             let strings =
-                side_by_side::render(&set, files, &scopes, host, budget, &self.is_ordered);
+                parallel_files::render(&set, files, &scopes, host, budget, &self.is_ordered);
             if let Some(strings) = strings {
                 let strings = strings.map_err(|(file, failure)| self.failed(file, failure))?;
                 let names = files.iter().map(|file| file.name.clone());

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_shown_to_nobody_who_does_not_ask_for_them() {
+    fn values_are_shown_on_request_only() {
         let before = "cannot overwrite table for a.password (";
         let warning = Warning::about(Level::Info, before, "map[s3cret:1]", ")");
         let warning = warning.with_value("error", "s3cret");

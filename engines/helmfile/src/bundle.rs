@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_one_repository_are_one_entry_whoever_asks() {
+    fn addresses_of_one_repository_are_one_entry_for_every_caller() {
         let id = |text: &str| address_id(&Address::parse(text).unwrap());
         assert_eq!(id("git::https://h/r@a?ref=1"), id("git::https://u:p@h/r@b?ref=1"));
         assert_ne!(id("git::https://h/r@a?ref=1"), id("git::https://h/r@a?ref=2"));

@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 
 use crate::charts::has_patches;
 use crate::error::{Error, Result};
+use crate::helmfile_environment::HelmfileEnvironment;
 use crate::load::Helmfile;
 use crate::maps::Map;
-use crate::place::base;
 use crate::render::{Chart, Options, words};
 use crate::spec::Release;
 use crate::template::Renderer;
-use crate::world::HelmfileEnvironment;
+use crate::working_directory::base;
 use crate::yaml;
 use golang::path::clean;
 use overlay::Overlay;
@@ -72,7 +72,7 @@ impl Helmfile {
     /// The chart that is made for a release.
     pub(crate) fn chartified(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         options: &Options,
         helm: &dyn Helm,
@@ -92,9 +92,9 @@ impl Helmfile {
         let is_chart = tree.contains_key("Chart.yaml");
         let mut namespace = release.force_namespace.as_str();
         if !is_chart {
-            self.render_files(world, release, &directory, &mut tree)?;
+            self.render_files(helmfile_environment, release, &directory, &mut tree)?;
             if is_kustomization {
-                let built = self.kustomized(world, release, &directory)?;
+                let built = self.kustomized(helmfile_environment, release, &directory)?;
                 tree.insert("templates/kustomized.yaml".to_owned(), built.into_bytes().into());
             } else {
                 move_manifests(&mut tree);
@@ -112,8 +112,14 @@ impl Helmfile {
         if is_chart && namespace.is_empty() && !has_patches {
             return finished(name, &tree);
         }
-        let generated =
-            self.replace_with_rendered(world, release, options, helm, name, &mut tree)?;
+        let generated = self.replace_with_rendered(
+            helmfile_environment,
+            release,
+            options,
+            helm,
+            name,
+            &mut tree,
+        )?;
         if !namespace.is_empty() {
             for (path, text) in &mut tree {
                 if RENDERED.iter().any(|directory| is_below(path, directory)) {
@@ -123,7 +129,7 @@ impl Helmfile {
             }
         }
         if has_patches && !generated.is_empty() {
-            self.patch(world, release, &generated, &mut tree)?;
+            self.patch(helmfile_environment, release, &generated, &mut tree)?;
         }
         defer_rendering(&mut tree);
         finished(name, &tree)
@@ -132,7 +138,7 @@ impl Helmfile {
     /// Renders the `.gotmpl` files of a directory that is no chart.
     fn render_files(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         directory: &str,
         tree: &mut Tree,
@@ -142,7 +148,7 @@ impl Helmfile {
         for path in templates {
             let Some(text) = tree.get(&path).cloned() else { continue };
             let data = self.release_data(release, &self.values);
-            let renderer = Renderer::new(world, &self.place, directory, data);
+            let renderer = Renderer::new(helmfile_environment, &self.place, directory, data);
             let rendered = renderer.render(&text).map_err(|error| error.at(&path))?;
             let target = path.strip_suffix(".gotmpl").unwrap_or(&path).to_owned();
             tree.insert(target, rendered.into());
@@ -153,7 +159,7 @@ impl Helmfile {
     /// What a kustomization gives, with what the values of the release say of it.
     fn kustomized(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         directory: &str,
     ) -> Result<String> {
@@ -164,7 +170,7 @@ impl Helmfile {
             )));
         }
         let mut asked = Map::new();
-        for text in self.all_values(world, release)? {
+        for text in self.all_values(helmfile_environment, release)? {
             for (key, value) in yaml::read_map(&text)? {
                 if matches!(key.as_str(), "images" | "namePrefix" | "nameSuffix" | "namespace") {
                     asked.insert(key, value);
@@ -178,13 +184,13 @@ impl Helmfile {
         asked.insert("resources".to_owned(), json!([format!("..{absolute}")]));
         let kustomization = yaml::write_plain(&Value::Object(asked))?.into_bytes();
         let tree = Tree::from([("kustomization.yaml".to_owned(), kustomization.into())]);
-        self.kustomize(world, tree, Restriction::None)
+        self.kustomize(helmfile_environment, tree, Restriction::None)
     }
 
     /// Builds the kustomization at the root of a tree, which may name what surrounds it.
     fn kustomize(
         &self,
-        world: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileEnvironment,
         tree: Tree,
         restriction: Restriction,
     ) -> Result<String> {
@@ -194,28 +200,28 @@ impl Helmfile {
             plugins: true,
             ..kustomize::Options::default()
         };
-        self.built(world, tree, overlay::ROOT, &options)
+        self.built(helmfile_environment, tree, overlay::ROOT, &options)
     }
 
     /// Builds the kustomization of a directory, as `kubectl apply -k` does.
     pub(crate) fn kustomization(
         &self,
-        world: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileEnvironment,
         directory: &str,
     ) -> Result<String> {
         let absolute = self.place.absolute_of(directory)?;
-        self.built(world, Tree::new(), &absolute, &kustomize::Options::default())
+        self.built(helmfile_environment, Tree::new(), &absolute, &kustomize::Options::default())
     }
 
     fn built(
         &self,
-        world: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileEnvironment,
         tree: Tree,
         directory: &str,
         options: &kustomize::Options,
     ) -> Result<String> {
         let files = InTree(Overlay::new(self.place.files(), tree));
-        let budget = BuildBudget::new(Meter::new(ALLOWED, world.stop.clone()));
+        let budget = BuildBudget::new(Meter::new(ALLOWED, helmfile_environment.stop.clone()));
         let built = kustomize::build(&files, directory, options, &budget, &mut Vec::new());
         built.and_then(|built| built.yaml()).map_err(|error| error.to_string().into())
     }
@@ -223,7 +229,7 @@ impl Helmfile {
     /// Replaces templates, CRDs and charts within a chart by what they render, and names the files.
     fn replace_with_rendered(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         options: &Options,
         helm: &dyn Helm,
@@ -235,10 +241,10 @@ impl Helmfile {
         for path in &options.values {
             values.push(self.place.read(path)?.to_vec());
         }
-        values.extend(self.all_values(world, release)?);
+        values.extend(self.all_values(helmfile_environment, release)?);
         let mut flags = self.capability_flags(release, options);
         let only_set = Release { set: release.set.clone(), ..Release::default() };
-        self.set_flags(world, &only_set, &mut flags)?;
+        self.set_flags(helmfile_environment, &only_set, &mut flags)?;
         options.set.iter().for_each(|set| flags.extend(["--set".to_owned(), set.clone()]));
         if options.include_crds {
             flags.push("--include-crds".to_owned());

@@ -6,11 +6,11 @@ use golang::semver::{Constraint, Version};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::helmfile_environment::HelmfileEnvironment;
 use crate::hooks;
 use crate::load::Helmfile;
 use crate::spec::{Hook, Release};
 use crate::storage::is_remote;
-use crate::world::HelmfileEnvironment;
 use crate::yaml;
 use golang::path::join;
 
@@ -77,12 +77,12 @@ impl Helmfile {
     /// Hooks where they are disabled.
     pub(crate) fn skipped_hooks(
         &self,
-        world: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileEnvironment,
         hooks: &[Hook],
         event: &str,
         owner: &str,
     ) -> Result<Vec<String>> {
-        if !hooks.is_empty() && world.is_on("HELMFILE_DISABLE_HOOKS") {
+        if !hooks.is_empty() && helmfile_environment.is_on("HELMFILE_DISABLE_HOOKS") {
             return Err(
                 format!("{owner}: HELMFILE_DISABLE_HOOKS is active, hooks are disabled").into()
             );
@@ -106,12 +106,12 @@ impl Helmfile {
     /// Sets `chartPath` of the releases as `build` prints it. `temporary` is where charts would be made.
     pub(crate) fn prepare_charts(
         &mut self,
-        world: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileEnvironment,
         temporary: &str,
     ) -> Result<ChartPreparationReport> {
         let mut prepared = ChartPreparationReport::default();
         prepared.warnings.extend(self.skipped_hooks(
-            world,
+            helmfile_environment,
             &self.spec.hooks,
             "prepare",
             &self.path,
@@ -121,7 +121,7 @@ impl Helmfile {
             let is_prepared =
                 self.is_selected(release)? && release.is_desired() && !has_patches(release);
             paths.push(match is_prepared {
-                true => self.prepared(world, release, temporary, &mut prepared)?,
+                true => self.prepared(helmfile_environment, release, temporary, &mut prepared)?,
                 false => None,
             });
         }
@@ -131,7 +131,7 @@ impl Helmfile {
             }
         }
         prepared.warnings.extend(self.skipped_hooks(
-            world,
+            helmfile_environment,
             &self.spec.hooks,
             "cleanup",
             &self.path,
@@ -141,13 +141,18 @@ impl Helmfile {
 
     fn prepared(
         &self,
-        world: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileEnvironment,
         release: &Release,
         temporary: &str,
         prepared: &mut ChartPreparationReport,
     ) -> Result<Option<String>> {
         let owner = format!("release \"{}\"", release.name);
-        prepared.warnings.extend(self.skipped_hooks(world, &release.hooks, "prepare", &owner)?);
+        prepared.warnings.extend(self.skipped_hooks(
+            helmfile_environment,
+            &release.hooks,
+            "prepare",
+            &owner,
+        )?);
         self.check_address(release, self.chart(release)).map_err(|error| error.at(&owner))?;
         let release = &*self.with_fetched_chart(release).map_err(|error| error.at(&owner))?;
         let chart = self.chart(release);

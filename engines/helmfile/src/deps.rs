@@ -9,13 +9,13 @@ use sha2::{Digest as _, Sha256};
 
 use crate::charts::{in_repository, is_local, normal};
 use crate::error::{Error, Result};
+use crate::helmfile_environment::HelmfileEnvironment;
 use crate::load::Helmfile;
-use crate::place::base;
 use crate::plan::Plan;
 use crate::remote::ChartError;
 use crate::select::selected;
 use crate::spec::{Release, Repository};
-use crate::world::HelmfileEnvironment;
+use crate::working_directory::base;
 use crate::yaml::{self, Out};
 use golang::path::join;
 
@@ -90,7 +90,7 @@ impl Plan {
                 .spec
                 .releases
                 .iter()
-                .filter_map(|release| helmfile.wanted(&self.world, release))
+                .filter_map(|release| helmfile.wanted(&self.helmfile_environment, release))
                 .collect();
             charts.sort_by(|one, other| one.name.cmp(&other.name));
             if !charts.is_empty() {
@@ -114,7 +114,7 @@ impl Helmfile {
     /// The chart of a release, where that is in a repository that the helmfile names.
     fn wanted(
         &self,
-        world: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileEnvironment,
         release: &Release,
     ) -> Option<ChartVersionRequest> {
         let (name, chart) = in_repository(&release.chart)?;
@@ -130,7 +130,7 @@ impl Helmfile {
             name: name.to_owned(),
             range: if release.version.is_empty() { "*" } else { &release.version }.to_owned(),
             url,
-            login: login(world, repository),
+            login: login(helmfile_environment, repository),
             pass_credentials: repository.pass_credentials,
             plain_http: repository.plain_http || release.plain_http,
             unsupported: unsupported(repository),
@@ -144,19 +144,20 @@ impl Helmfile {
     /// What is wrong with the repository or the release, or the chart cannot be fetched.
     pub(crate) fn with_chart_of_repository<'r>(
         &self,
-        world: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileEnvironment,
         release: &'r Release,
     ) -> Result<ChartOfRepository<'r>> {
         let chart = &release.chart;
         // A directory of this name is taken first, and that of `--chart` before all.
         let is_here = is_local(chart) || self.place.exists(&normal(&self.base, chart));
-        let Some(fetch) = world.fetch.as_ref().filter(|_| !is_here && self.spec.chart.is_empty())
+        let Some(fetch) =
+            helmfile_environment.fetch.as_ref().filter(|_| !is_here && self.spec.chart.is_empty())
         else {
             return Ok(ChartOfRepository::Available(Box::new(Cow::Borrowed(release))));
         };
         let wanted = match chart.strip_prefix("oci://").and_then(|rest| rest.rsplit_once('/')) {
             Some((folder, name)) => Some(of_registry(release, folder, name)),
-            None => self.wanted(world, release),
+            None => self.wanted(helmfile_environment, release),
         };
         let Some(wanted) = wanted else {
             return match in_repository(chart) {
@@ -231,10 +232,16 @@ fn of_registry(release: &Release, folder: &str, name: &str) -> ChartVersionReque
 }
 
 /// User and password of a repository, or those of the variables with its name.
-fn login(world: &HelmfileEnvironment, repository: &Repository) -> Option<(String, String)> {
+fn login(
+    helmfile_environment: &HelmfileEnvironment,
+    repository: &Repository,
+) -> Option<(String, String)> {
     let prefix = golang::unicode::upper(&repository.name).replace('-', "_");
     let of = |own: &str, what: &str| match own {
-        "" => world.variable(&format!("{prefix}_{what}")).unwrap_or_default().to_owned(),
+        "" => helmfile_environment
+            .variable(&format!("{prefix}_{what}"))
+            .unwrap_or_default()
+            .to_owned(),
         own => own.to_owned(),
     };
     let user = of(&repository.username, "USERNAME");

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::Result;
+use crate::helmfile_environment::HelmfileEnvironment;
 use crate::load::Helmfile;
 use crate::plan::Plan;
 use crate::select::selected;
 use crate::spec::Release;
-use crate::world::HelmfileEnvironment;
 use crate::yaml;
 
 impl Plan {
@@ -25,7 +25,7 @@ impl Plan {
         for helmfile in &self.helmfiles {
             let mut helmfile = helmfile.clone();
             helmfile.apply_lock()?;
-            helmfile.digest(&self.world, &mut hash)?;
+            helmfile.digest(&self.helmfile_environment, &mut hash)?;
         }
         Ok(format!("sha256:{}", hex::encode(hash.finalize())))
     }
@@ -38,7 +38,11 @@ fn add(hash: &mut Sha256, text: &[u8]) {
 }
 
 impl Helmfile {
-    fn digest(&self, world: &Arc<HelmfileEnvironment>, hash: &mut Sha256) -> Result<()> {
+    fn digest(
+        &self,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
+        hash: &mut Sha256,
+    ) -> Result<()> {
         add(hash, yaml::write(&self.emit())?.as_bytes());
         for selector in &self.selectors {
             add(hash, selector.as_bytes());
@@ -47,22 +51,23 @@ impl Helmfile {
         for release in releases.into_iter().filter(Release::is_desired) {
             add(hash, release.id().as_bytes());
             let owner = format!("release \"{}\"", release.name);
-            self.digest_release(world, &release, hash).map_err(|error| error.at(&owner))?;
+            self.digest_release(helmfile_environment, &release, hash)
+                .map_err(|error| error.at(&owner))?;
         }
         Ok(())
     }
 
     fn digest_release(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         hash: &mut Sha256,
     ) -> Result<()> {
-        for text in self.all_values(world, release)? {
+        for text in self.all_values(helmfile_environment, release)? {
             add(hash, &text);
         }
         let mut flags = Vec::new();
-        self.set_flags(world, release, &mut flags)?;
+        self.set_flags(helmfile_environment, release, &mut flags)?;
         for flag in &flags {
             add(hash, flag.as_bytes());
         }
@@ -71,7 +76,7 @@ impl Helmfile {
         }
         let patches = release.json_patches.iter().chain(&release.strategic_merge_patches);
         for entry in patches.chain(&release.transformers) {
-            add(hash, &self.patch_text(world, release, entry)?.unwrap_or_default());
+            add(hash, &self.patch_text(helmfile_environment, release, entry)?.unwrap_or_default());
         }
         Ok(())
     }

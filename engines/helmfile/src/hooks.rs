@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::helmfile_environment::HelmfileEnvironment;
 use crate::load::Helmfile;
 use crate::remote::Address;
 use crate::spec::{Hook, Release};
 use crate::template::{Renderer, hook_data};
-use crate::world::HelmfileEnvironment;
 use golang::path::join;
 
 /// How many bytes the manifests of all hooks of a plan may have.
@@ -110,7 +110,7 @@ impl Helmfile {
     /// A template or a file that cannot be read, and more than there may be.
     pub(crate) fn manifest_hooks(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         left: &mut usize,
     ) -> Result<Vec<ManifestHook>> {
@@ -119,7 +119,9 @@ impl Helmfile {
             let Ok(when) = when(event) else { continue };
             for hook in release.hooks.iter().filter(|it| it.events.iter().any(|own| own == event)) {
                 let failed = |error: Error| error.at(&format!("hook[{}]", name(hook)));
-                let manifests = self.applied(world, release, hook, event, left).map_err(failed)?;
+                let manifests = self
+                    .applied(helmfile_environment, release, hook, event, left)
+                    .map_err(failed)?;
                 all.push(ManifestHook { name: name(hook).to_owned(), when, manifests });
             }
         }
@@ -128,14 +130,14 @@ impl Helmfile {
 
     fn applied(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         hook: &Hook,
         event: &str,
         left: &mut usize,
     ) -> Result<String> {
         let data = hook_data(self.release_fields(release, &self.values), event);
-        let renderer = Renderer::new(world, &self.place, &self.base, data);
+        let renderer = Renderer::new(helmfile_environment, &self.place, &self.base, data);
         let documents = match (hook.kubectl.get("filename"), hook.kubectl.get("kustomize")) {
             (Some(_), Some(_)) => {
                 return Err("kustomize & filename cannot be used together".into());
@@ -153,7 +155,7 @@ impl Helmfile {
             (None, Some(path)) => {
                 let path = renderer.render_text(path)?;
                 refuse_address(&path)?;
-                let built = self.kustomization(world, &self.beside(&path))?;
+                let built = self.kustomization(helmfile_environment, &self.beside(&path))?;
                 spend(built.len(), left)?;
                 vec![built]
             }

@@ -7,7 +7,7 @@
 //! # A tour
 //! The judge is helmfile 1.8; where this differs, the code says so.
 //! 1. `visit.rs` finds helmfiles, `load.rs` reads one: its parts, bases and environments (`environment.rs`, `values.rs`,
-//!    `hcl.rs`); `inherited.rs` is what a helmfile hands down.
+//!    `hcl.rs`); `inheritance.rs` is what a helmfile hands down.
 //! 2. `spec.rs` is what a helmfile may say; `field.rs` reads, merges and writes it, `yaml.rs` plain values; `policy.rs`
 //!    checks the order of keys.
 //! 3. `release.rs` is what releases inherit, and the templates in their fields; `template.rs` renders.
@@ -15,8 +15,8 @@
 //!    `deps.rs` writes them down.
 //! 5. `print.rs` is what commands print; `render.rs` is what is rendered, `chartify.rs` makes charts for it.
 //!    `operation.rs` says how releases are operated on, `hooks.rs` what their hooks apply, and `digest.rs` tells whether two plans are the same.
-//! 6. `place.rs` and `storage.rs` are paths, `maps.rs` state values, `remote.rs` addresses of what is elsewhere,
-//!    `references.rs` and `secrets.rs` what is encrypted.
+//! 6. `working_directory.rs` and `storage.rs` are paths, `maps.rs` state values, `remote.rs` addresses of what is
+//!    elsewhere, `references.rs` and `secrets.rs` what is encrypted.
 
 pub mod bundle;
 mod chartify;
@@ -26,16 +26,17 @@ mod dialect;
 mod digest;
 mod environment;
 mod error;
+mod error_trace;
 mod field;
 mod graph;
 mod hcl;
+mod helmfile_environment;
 mod hooks;
-mod inherited;
+mod inheritance;
 mod load;
 mod lock;
 mod maps;
 mod operation;
-mod place;
 mod plan;
 mod policy;
 mod print;
@@ -51,15 +52,16 @@ mod storage;
 mod template;
 #[cfg(test)]
 mod tests;
-mod trail;
 mod values;
 mod visit;
-mod world;
+mod working_directory;
 mod yaml;
 pub use chartify::{Helm, Template};
 pub use deps::{ChartVersionRequest, Dependencies, UnlockedHelmfile};
 pub use dialect::Dialect;
 pub use error::{Error, Result, UntilError};
+pub use error_trace::Trail;
+pub use helmfile_environment::{Fill, HelmfileEnvironment, Program, ProgramRunner};
 pub use hooks::{ManifestHook, When};
 pub use operation::Operation;
 pub use plan::{Plan, ReleaseIdentity};
@@ -68,5 +70,3 @@ pub use remote::{Address, ChartError, Fetch, RemoteSource};
 pub use render::{Chart, Options, Purpose, Rendering, Renderings, UnwantedRelease};
 pub use secrets::Decrypt;
 pub use settings::Settings;
-pub use trail::Trail;
-pub use world::{Fill, HelmfileEnvironment, Program, ProgramRunner};

@@ -10,20 +10,20 @@ use serde_json::Value;
 use crate::dialect::{self, Dialect};
 use crate::environment::{Environment, joined};
 use crate::error::{Error, Result};
+use crate::error_trace::Trail;
 use crate::field::{Field, How};
 use crate::hcl;
-use crate::inherited::InheritedState;
+use crate::helmfile_environment::HelmfileEnvironment;
+use crate::inheritance::InheritedState;
 use crate::maps::{Map, overlay};
-use crate::place::{WorkingDirectory, base, parent};
 use crate::policy;
 use crate::secrets::{self, OfEnvironment};
 use crate::settings::Settings;
 use crate::spec::{EnvironmentSpec, State};
 use crate::storage::{Storage, is_remote};
 use crate::template::{Renderer, environment_data};
-use crate::trail::Trail;
 use crate::values::Loader;
-use crate::world::HelmfileEnvironment;
+use crate::working_directory::{WorkingDirectory, base, parent};
 use crate::yaml;
 use golang::path::join;
 
@@ -78,7 +78,7 @@ pub(crate) struct HelmfileLoadInputs {
 
 /// Loads helmfiles.
 pub(crate) struct HelmfileLoader<'l> {
-    pub(crate) world: &'l Arc<HelmfileEnvironment>,
+    pub(crate) helmfile_environment: &'l Arc<HelmfileEnvironment>,
     pub(crate) settings: &'l Settings,
     pub(crate) place: &'l WorkingDirectory,
 }
@@ -125,7 +125,7 @@ impl HelmfileLoader<'_> {
         }
         let name = &self.settings.environment;
         let loader = Loader {
-            world: self.world,
+            helmfile_environment: self.helmfile_environment,
             place: self.place,
             storage: Storage::of_file(self.place, &given.callee),
         };
@@ -175,7 +175,7 @@ impl HelmfileLoader<'_> {
             None if file.starts_with('/') => file.to_owned(),
             None => join(directory, file),
         };
-        let text = match (&self.world.stdin, path.as_str()) {
+        let text = match (&self.helmfile_environment.stdin, path.as_str()) {
             (Some(text), "-") => Arc::clone(text),
             _ => self.place.read(&path)?,
         };
@@ -212,7 +212,7 @@ impl HelmfileLoader<'_> {
         policy::check(path, &text, dialect)?;
         let is_template = dialect == Dialect::V0
             || path.ends_with(".gotmpl")
-            || self.world.variable("HELMFILE_RENDER_YAML") == Some("true");
+            || self.helmfile_environment.variable("HELMFILE_RENDER_YAML") == Some("true");
         let mut whole: Option<Helmfile> = None;
         for (index, part) in text.split("\n---\n").enumerate() {
             let inherited = whole.as_ref().map(|whole| whole.environment.clone());
@@ -315,7 +315,7 @@ impl HelmfileLoader<'_> {
         let environment = joined(known.inherited, known.given)
             .unwrap_or_else(|| Environment::new(&self.settings.environment));
         let data = environment_data(&environment, &self.settings.namespace, &environment.merged());
-        let renderer = Renderer::new(self.world, self.place, directory, data);
+        let renderer = Renderer::new(self.helmfile_environment, self.place, directory, data);
         let renderer = if is_lenient { renderer.lenient() } else { renderer };
         renderer.render(part.as_bytes())
     }
@@ -386,7 +386,11 @@ impl HelmfileLoader<'_> {
     ) -> Result<Environment> {
         let name = &self.settings.environment;
         let seen = context.cloned().unwrap_or_else(|| Environment::new(name));
-        let loader = Loader { world: self.world, place: self.place, storage: helmfile.storage() };
+        let loader = Loader {
+            helmfile_environment: self.helmfile_environment,
+            place: self.place,
+            storage: helmfile.storage(),
+        };
         let failed = |error: Error| error.at(&format!("failed to read {}", helmfile.path));
         let mut own = Environment::new(name);
         if let Some(declared) = helmfile.spec.environments.get(name) {
@@ -394,7 +398,7 @@ impl HelmfileLoader<'_> {
             // Parity(helmfile 1.8): for values, the handler of the helmfile has no say.
             let of_secrets = handler.or(helmfile.spec.missing_file_handler.as_deref());
             let OfEnvironment { modules, map } = secrets::of_environment(
-                self.world,
+                self.helmfile_environment,
                 self.place,
                 &loader.storage,
                 of_secrets,

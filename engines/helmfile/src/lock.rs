@@ -6,8 +6,8 @@ use crate::charts::in_repository;
 use crate::error::{Error, Result};
 use crate::field::{Field, entries, spec};
 use crate::load::Helmfile;
-use crate::place::base;
 use crate::spec::Repository;
+use crate::working_directory::base;
 use crate::yaml;
 use golang::path::join;
 

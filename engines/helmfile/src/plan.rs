@@ -5,17 +5,17 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result, UntilError};
+use crate::helmfile_environment::HelmfileEnvironment;
 use crate::load::Helmfile;
-use crate::place::WorkingDirectory;
 use crate::select::{check_duplicates, is_enabled, selected};
 use crate::settings::Settings;
 use crate::spec::Release;
 use crate::visit::{Visit, VisitResult};
-use crate::world::HelmfileEnvironment;
+use crate::working_directory::WorkingDirectory;
 
 /// Helmfiles in the order in which they are processed: those below a helmfile come before it.
 pub struct Plan {
-    pub(crate) world: Arc<HelmfileEnvironment>,
+    pub(crate) helmfile_environment: Arc<HelmfileEnvironment>,
     pub(crate) helmfiles: Vec<Helmfile>,
     /// Whether selectors left a helmfile unread.
     pub(crate) is_partial: bool,
@@ -41,11 +41,11 @@ impl Plan {
     /// # Errors
     /// What is wrong with a helmfile, or with a file that it names.
     pub fn load(
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         directory: &str,
         settings: &Settings,
     ) -> Result<Self> {
-        Self::load_until_error(world, directory, settings).whole()
+        Self::load_until_error(helmfile_environment, directory, settings).whole()
     }
 
     /// [`Plan::load`], with the helmfiles before one that cannot be loaded: helmfile has done these by then.
@@ -53,12 +53,12 @@ impl Plan {
     /// # Assumes
     /// Nothing is removed because this plan lacks it.
     pub fn load_until_error(
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         directory: &str,
         settings: &Settings,
     ) -> UntilError<Self> {
-        let place = WorkingDirectory::root(world).within(directory);
-        let visited = place.and_then(|place| Visit::all(world, settings, &place));
+        let place = WorkingDirectory::root(helmfile_environment).within(directory);
+        let visited = place.and_then(|place| Visit::all(helmfile_environment, settings, &place));
         let visited = visited.unwrap_or_else(|error| VisitResult {
             helmfiles: Vec::new(),
             is_partial: true,
@@ -67,7 +67,12 @@ impl Plan {
         });
         let VisitResult { helmfiles, is_partial, without_environment, error } = visited;
         UntilError {
-            made: Self { world: Arc::clone(world), helmfiles, is_partial, without_environment },
+            made: Self {
+                helmfile_environment: Arc::clone(helmfile_environment),
+                helmfiles,
+                is_partial,
+                without_environment,
+            },
             error,
         }
     }
@@ -108,7 +113,7 @@ impl Plan {
     /// The functions that used the time, randomness or programs while the plan was made, in order: see [`HelmfileEnvironment::drawn`].
     #[must_use]
     pub fn drawn(&self) -> Vec<&'static str> {
-        self.world.drawn()
+        self.helmfile_environment.drawn()
     }
 
     /// The error of a command that found no release.

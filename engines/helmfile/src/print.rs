@@ -10,15 +10,15 @@ use crate::environment::Environment;
 use crate::error::{Error, Result, UntilError};
 use crate::field::Field;
 use crate::graph::{Needs, groups};
+use crate::helmfile_environment::HelmfileEnvironment;
 use crate::load::Helmfile;
 use crate::maps::Map;
-use crate::place::parent;
 use crate::plan::Plan;
 use crate::references;
 use crate::select::is_enabled;
 use crate::spec::Release;
 use crate::template::Renderer;
-use crate::world::HelmfileEnvironment;
+use crate::working_directory::parent;
 use crate::yaml::{self, Out};
 
 /// How much text a command prints at most, in bytes.
@@ -91,11 +91,11 @@ impl Plan {
         embeds_values: bool,
         temporary: &str,
     ) -> UntilError<PrintOutput> {
-        self.print_each(|helmfile, world, printed| {
+        self.print_each(|helmfile, helmfile_environment, printed| {
             helmfile.apply_lock()?;
-            printed.take(helmfile.prepare_charts(world, temporary)?);
+            printed.take(helmfile.prepare_charts(helmfile_environment, temporary)?);
             if embeds_values {
-                helmfile.embed_values(world)?;
+                helmfile.embed_values(helmfile_environment)?;
             }
             let path = helmfile.full_path();
             let text = yaml::write(&helmfile.emit())?;
@@ -116,7 +116,7 @@ impl Plan {
         for mut helmfile in self.helmfiles {
             let done = helmfile.select(false).and_then(|()| {
                 printed.has_releases |= !helmfile.spec.releases.is_empty();
-                print(&mut helmfile, &self.world, &mut printed)
+                print(&mut helmfile, &self.helmfile_environment, &mut printed)
             });
             if let Err(error) = done {
                 return UntilError {
@@ -134,10 +134,11 @@ impl Plan {
     /// A malformed condition, or a lock file without a release.
     pub fn list(self, form: List) -> Result<PrintOutput> {
         let mut listed = Vec::new();
-        let printed = self.print_each(|helmfile, world, printed| {
+        let printed = self.print_each(|helmfile, helmfile_environment, printed| {
             for event in ["prepare", "cleanup"] {
                 let hooks = &helmfile.spec.hooks;
-                let said = helmfile.skipped_hooks(world, hooks, event, &helmfile.path)?;
+                let said =
+                    helmfile.skipped_hooks(helmfile_environment, hooks, event, &helmfile.path)?;
                 printed.warnings.extend(said);
             }
             helmfile.apply_lock()?;
@@ -169,10 +170,10 @@ impl Plan {
 
     /// [`Plan::show_dag`], with what it prints of helmfiles before one that fails.
     pub fn show_dag_until_error(self) -> UntilError<PrintOutput> {
-        self.print_each(|helmfile, world, printed| {
+        self.print_each(|helmfile, helmfile_environment, printed| {
             helmfile.apply_lock()?;
             // Differs(helmfile 1.8): what is wrong with charts does not hide the groups.
-            if let Ok(prepared) = helmfile.prepare_charts(world, "") {
+            if let Ok(prepared) = helmfile.prepare_charts(helmfile_environment, "") {
                 printed.take(prepared);
             }
             printed.text.push_str(&helmfile.dag()?);
@@ -274,7 +275,11 @@ fn as_table(listed: &[ListedRelease]) -> String {
 }
 
 /// Rows of cells, each as wide as the widest of its column and `space`, without blanks at the ends.
-fn table<const N: usize>(rows: &[[String; N]], separator: &str, space: usize) -> String {
+fn table<const COLUMN_COUNT: usize>(
+    rows: &[[String; COLUMN_COUNT]],
+    separator: &str,
+    space: usize,
+) -> String {
     let width = |column: usize| {
         rows.iter()
             .filter_map(|row| row.get(column))
@@ -282,7 +287,7 @@ fn table<const N: usize>(rows: &[[String; N]], separator: &str, space: usize) ->
             .max()
             .unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..N).map(|column| width(column) + space).collect();
+    let widths: Vec<usize> = (0..COLUMN_COUNT).map(|column| width(column) + space).collect();
     let mut text = String::new();
     for row in rows {
         let cells: Vec<String> =
@@ -321,11 +326,11 @@ impl Helmfile {
     }
 
     /// Replaces names of values files by what is in them.
-    fn embed_values(&mut self, world: &Arc<HelmfileEnvironment>) -> Result<()> {
+    fn embed_values(&mut self, helmfile_environment: &Arc<HelmfileEnvironment>) -> Result<()> {
         let mut embedded = Vec::new();
         for release in &self.spec.releases {
-            let values = self.embedded(world, release, &release.values)?;
-            let secrets = self.embedded(world, release, &release.secrets)?;
+            let values = self.embedded(helmfile_environment, release, &release.values)?;
+            let secrets = self.embedded(helmfile_environment, release, &release.secrets)?;
             embedded.push((values, secrets));
         }
         for (release, (values, secrets)) in self.spec.releases.iter_mut().zip(embedded) {
@@ -337,7 +342,7 @@ impl Helmfile {
 
     fn embedded(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         entries: &[Value],
     ) -> Result<Vec<Value>> {
@@ -350,7 +355,10 @@ impl Helmfile {
             // Parity(helmfile 1.8): the handler of the helmfile has no say here.
             let handler = release.missing_file_handler.as_deref();
             let path = format!("{}{path}", release.values_path_prefix);
-            let Some(text) = self.values_file(world, release, handler, &path)? else { continue };
+            let Some(text) = self.values_file(helmfile_environment, release, handler, &path)?
+            else {
+                continue;
+            };
             result.push(Value::Object(yaml::read_map(&text)?));
         }
         Ok(result)
@@ -359,7 +367,7 @@ impl Helmfile {
     /// The text of a values file of a release, rendered; nothing if it is missing and may be.
     pub(crate) fn values_file(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         handler: Option<&str>,
         path: &str,
@@ -375,10 +383,10 @@ impl Helmfile {
             }
         };
         let data = self.release_data(release, &self.values);
-        let renderer = Renderer::new(world, &self.place, &parent(file), data);
+        let renderer = Renderer::new(helmfile_environment, &self.place, &parent(file), data);
         let text = renderer.file(file).map_err(|error| {
             Error::from(format!("failed to render values files \"{path}\": {error}"))
         })?;
-        references::expand_file(world, &self.place, text).map(Some)
+        references::expand_file(helmfile_environment, &self.place, text).map(Some)
     }
 }

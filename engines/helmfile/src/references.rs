@@ -12,10 +12,10 @@ use serde_json::Value;
 use sops::SopsFormat;
 
 use crate::error::{Error, Result};
+use crate::helmfile_environment::HelmfileEnvironment;
 use crate::maps::Map;
-use crate::place::WorkingDirectory;
 use crate::template::go;
-use crate::world::HelmfileEnvironment;
+use crate::working_directory::WorkingDirectory;
 use crate::yaml;
 
 /// What all references contain.
@@ -84,52 +84,55 @@ pub(crate) fn any(value: &Value) -> bool {
 
 /// A value with what its references stand for.
 pub(crate) fn expand<'v>(
-    world: &HelmfileEnvironment,
+    helmfile_environment: &HelmfileEnvironment,
     place: &WorkingDirectory,
     value: &'v Value,
 ) -> Result<Cow<'v, Value>> {
     match any(value) {
-        true => expand_within(world, place, value, &mut |bytes| world.count(bytes)).map(Cow::Owned),
+        true => expand_within(helmfile_environment, place, value, &mut |bytes| {
+            helmfile_environment.count(bytes)
+        })
+        .map(Cow::Owned),
         false => Ok(Cow::Borrowed(value)),
     }
 }
 
 /// The same, where bytes are counted by someone else.
 pub(crate) fn expand_within(
-    world: &HelmfileEnvironment,
+    helmfile_environment: &HelmfileEnvironment,
     place: &WorkingDirectory,
     value: &Value,
     count: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Value> {
-    Expanding { world, place, count }.value(value)
+    Expanding { helmfile_environment, place, count }.value(value)
 }
 
 /// A text of a value with what its references stand for, as text.
 pub(crate) fn expand_text(
-    world: &HelmfileEnvironment,
+    helmfile_environment: &HelmfileEnvironment,
     place: &WorkingDirectory,
     text: &str,
 ) -> Result<String> {
     let value = Value::String(text.to_owned());
-    let expanded = expand(world, place, &value)?;
+    let expanded = expand(helmfile_environment, place, &value)?;
     display(&expanded)
 }
 
 /// The text of a values file. With a reference in it, it is written anew.
 pub(crate) fn expand_file(
-    world: &HelmfileEnvironment,
+    helmfile_environment: &HelmfileEnvironment,
     place: &WorkingDirectory,
     text: Vec<u8>,
 ) -> Result<Vec<u8>> {
     if !text.windows(MARK.len()).any(|part| part == MARK.as_bytes()) {
         return Ok(text);
     }
-    let map = yaml::read_map(&text).map_err(|error| match world.secrets.is_used() {
+    let map = yaml::read_map(&text).map_err(|error| match helmfile_environment.secrets.is_used() {
         true => "it is not a map in YAML; what is wrong is not shown, because it may quote what was decrypted".into(),
         false => error,
     });
     let map = Value::Object(map?);
-    let expanded = expand(world, place, &map)?;
+    let expanded = expand(helmfile_environment, place, &map)?;
     Ok(yaml::write_plain(&expanded)?.into_bytes())
 }
 
@@ -145,7 +148,7 @@ fn display(value: &Value) -> Result<String> {
 }
 
 struct Expanding<'e> {
-    world: &'e HelmfileEnvironment,
+    helmfile_environment: &'e HelmfileEnvironment,
     place: &'e WorkingDirectory,
     count: &'e mut dyn FnMut(usize) -> Result<()>,
 }
@@ -237,7 +240,8 @@ impl Expanding<'_> {
             .into());
         }
         let parameter = |name: &str| {
-            let fallback = || self.world.variable(&format!("VALS_{}", name.to_uppercase()));
+            let fallback =
+                || self.helmfile_environment.variable(&format!("VALS_{}", name.to_uppercase()));
             query.get(name).map_or_else(|| fallback().unwrap_or_default().to_owned(), str::to_owned)
         };
         let encode = parameter("encode");
@@ -270,7 +274,7 @@ impl Expanding<'_> {
             "binary" => SopsFormat::Binary,
             _ => SopsFormat::of_name(of_name),
         };
-        let plain = self.world.secrets.plain(name, &data, format, self.count)?;
+        let plain = self.helmfile_environment.secrets.plain(name, &data, format, self.count)?;
         if !fragment.is_empty() {
             let map = plain.map(self.count)?;
             return self.at_key(map, fragment);
@@ -289,7 +293,7 @@ impl Expanding<'_> {
         let mut keys = path.split('/').peekable();
         while let Some(key) = keys.next() {
             let Some(value) = map.get(key) else {
-                return match self.world.is_on(STRICT) {
+                return match self.helmfile_environment.is_on(STRICT) {
                     true => Err(format!("no value found for key {path}").into()),
                     false => Ok(Value::Null),
                 };

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::field::{Field, How};
+use crate::helmfile_environment::HelmfileEnvironment;
 use crate::load::Helmfile;
 use crate::spec::{Inherit, Inherits, Release, State};
 use crate::template::{Overrides, ReleaseData, Renderer, release_data, release_fields};
-use crate::world::HelmfileEnvironment;
 use crate::yaml;
 
 /// How often the fields of a release are rendered before references to each other must have settled.
@@ -59,11 +59,14 @@ impl Helmfile {
     }
 
     /// Replaces each release by what it inherits and what its templates give.
-    pub(crate) fn execute_templates(&mut self, world: &Arc<HelmfileEnvironment>) -> Result<()> {
+    pub(crate) fn execute_templates(
+        &mut self,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
+    ) -> Result<()> {
         for index in 0..self.spec.releases.len() {
             let Some(release) = self.spec.releases.get(index) else { break };
             let release = self.inherited(release)?;
-            let rendered = self.settled(world, release)?;
+            let rendered = self.settled(helmfile_environment, release)?;
             if rendered.chart.is_empty() {
                 return Err(format!(
                     "encountered empty chart while reading release {:?}",
@@ -97,7 +100,11 @@ impl Helmfile {
     }
 
     /// A release whose fields are rendered until they no longer change.
-    fn settled(&self, world: &Arc<HelmfileEnvironment>, release: Release) -> Result<Release> {
+    fn settled(
+        &self,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
+        release: Release,
+    ) -> Result<Release> {
         let failed = |error: Error| {
             Error::from(format!(
                 "failed executing templates in release \"{}\".\"{}\": {error}",
@@ -107,7 +114,7 @@ impl Helmfile {
         let mut seen = release.clone();
         for pass in 0..MAX_RENDER_PASSES {
             let data = self.release_data(&seen, &self.values);
-            let renderer = Renderer::new(world, &self.place, &self.base, data);
+            let renderer = Renderer::new(helmfile_environment, &self.place, &self.base, data);
             let rendered = render(&renderer, &release).map_err(failed)?;
             // Parity(helmfile 1.8): the first pass never counts as settled.
             if pass > 0 && rendered == seen {

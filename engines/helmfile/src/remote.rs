@@ -1,14 +1,14 @@
 //! Addresses of go-getter, by which helmfiles name what is elsewhere: `git::https://HOST/REPOSITORY@FILE?ref=TAG`.
 //!
 //! Here: reading them, and what they ask for. Elsewhere: fetching it (whoever calls this), where such an address may stand
-//! (`place.rs`, `storage.rs`).
+//! (`working_directory.rs`, `storage.rs`).
 
 use std::fmt;
 
 use golang::url::Url;
 
 use crate::deps::ChartVersionRequest;
-use crate::place::{base, parent};
+use crate::working_directory::{base, parent};
 
 /// The getter of an address without `::`.
 const NORMAL: &str = "normal";

@@ -13,17 +13,17 @@ use crate::chartify::{Helm, finished};
 use crate::charts::{is_local, normal};
 use crate::deps::ChartOfRepository;
 use crate::error::{Result, UntilError};
+use crate::error_trace::Trail;
 use crate::graph::{Needs, groups};
+use crate::helmfile_environment::HelmfileEnvironment;
 use crate::hooks::{self, ManifestHook};
 use crate::load::Helmfile;
 use crate::operation::Operation;
-use crate::place::base;
 use crate::plan::{Plan, ReleaseIdentity};
 use crate::references;
 use crate::select::{check_duplicates, selected};
 use crate::spec::{Release, SetValue};
-use crate::trail::Trail;
-use crate::world::HelmfileEnvironment;
+use crate::working_directory::base;
 use crate::yaml;
 use golang::path::clean;
 
@@ -184,7 +184,13 @@ impl Plan {
         let mut all = Renderings::default();
         let mut hook_bytes = hooks::MAX_HOOK_MANIFEST_BYTES;
         for (number, mut helmfile) in self.helmfiles.into_iter().enumerate() {
-            let done = helmfile.render_all(&self.world, options, helm, &mut hook_bytes, &mut all);
+            let done = helmfile.render_all(
+                &self.helmfile_environment,
+                options,
+                helm,
+                &mut hook_bytes,
+                &mut all,
+            );
             all.releases.iter_mut().rev().take_while(|it| it.trail.is_empty()).for_each(|it| {
                 it.trail.clone_from(&helmfile.trail);
                 it.file.clone_from(&helmfile.file);
@@ -214,13 +220,14 @@ impl Helmfile {
     /// Parity(helmfile 1.8): charts of all releases are made before the first one is rendered.
     fn render_all(
         &mut self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         options: &Options,
         helm: &dyn Helm,
         hook_bytes: &mut usize,
         all: &mut Renderings,
     ) -> Result<()> {
-        let said = self.skipped_hooks(world, &self.spec.hooks, "prepare", &self.path)?;
+        let said =
+            self.skipped_hooks(helmfile_environment, &self.spec.hooks, "prepare", &self.path)?;
         all.warnings.extend(said);
         self.apply_lock()?;
         let Some(releases) = self.to_render(options)? else { return Ok(()) };
@@ -237,18 +244,23 @@ impl Helmfile {
         }
         let mut charts = Vec::new();
         for release in &releases {
-            let chart = self.prepared_chart(world, release, options, helm);
+            let chart = self.prepared_chart(helmfile_environment, release, options, helm);
             charts.push(chart.map_err(|error| error.at(&owner(release)))?);
         }
         let mut empty_lines = releases.iter().filter(|it| self.is_kustomization(it)).count();
         for (release, chart) in releases.iter().zip(charts) {
             let owner = owner(release);
-            all.warnings.extend(self.skipped_hooks(world, &release.hooks, "prepare", &owner)?);
-            let rendering = self.rendering(world, release, chart, options);
+            all.warnings.extend(self.skipped_hooks(
+                helmfile_environment,
+                &release.hooks,
+                "prepare",
+                &owner,
+            )?);
+            let rendering = self.rendering(helmfile_environment, release, chart, options);
             let mut rendering = rendering.map_err(|error| error.at(&owner))?;
             rendering.empty_lines = std::mem::take(&mut empty_lines);
             if options.purpose == Purpose::Apply {
-                let hooks = self.manifest_hooks(world, release, hook_bytes);
+                let hooks = self.manifest_hooks(helmfile_environment, release, hook_bytes);
                 rendering.hooks = hooks.map_err(|error| error.at(&owner))?;
             }
             all.releases.push(rendering);
@@ -323,7 +335,7 @@ impl Helmfile {
     /// The chart of a release, made if it has to be.
     fn prepared_chart(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         options: &Options,
         helm: &dyn Helm,
@@ -331,7 +343,7 @@ impl Helmfile {
         self.refuse_programs(release, options.purpose)?;
         self.check_address(release, self.chart(release))?;
         let fetched = &*self.with_fetched_chart(release)?;
-        let charted = match self.with_chart_of_repository(world, fetched)? {
+        let charted = match self.with_chart_of_repository(helmfile_environment, fetched)? {
             ChartOfRepository::Available(charted) => charted,
             ChartOfRepository::Refused(why) if options.purpose == Purpose::Apply => {
                 let chart = Ok(Chart::Refused { why: why.to_string() });
@@ -343,7 +355,7 @@ impl Helmfile {
         let chart = match self.is_chartified(charted) {
             true => {
                 self.check_dependencies(charted)?;
-                Ok(self.chartified(world, charted, options, helm)?)
+                Ok(self.chartified(helmfile_environment, charted, options, helm)?)
             }
             false => self.chart_of(charted, options),
         };
@@ -352,15 +364,15 @@ impl Helmfile {
 
     fn rendering(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         prepared: PreparedChart,
         options: &Options,
     ) -> Result<Rendering> {
-        let values = self.all_values(world, release)?;
+        let values = self.all_values(helmfile_environment, release)?;
         let flags = match options.purpose {
-            Purpose::Lint => self.lint_flags(world, release, options)?,
-            _ => self.template_flags(world, release, options)?,
+            Purpose::Lint => self.lint_flags(helmfile_environment, release, options)?,
+            _ => self.template_flags(helmfile_environment, release, options)?,
         };
         let UnwantedRelease { name, namespace, kube_context, shown } = prepared.named;
         Ok(Rendering {
@@ -434,18 +446,18 @@ impl Helmfile {
     /// The strings of the values files that Helm is given for a release: those of `values`, then those of `secrets`.
     pub(crate) fn all_values(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
     ) -> Result<Vec<Vec<u8>>> {
-        let mut strings = self.release_values(world, release)?;
-        strings.extend(self.release_secrets(world, release)?);
+        let mut strings = self.release_values(helmfile_environment, release)?;
+        strings.extend(self.release_secrets(helmfile_environment, release)?);
         Ok(strings)
     }
 
     /// The strings of the values files that `values` of a release become.
     pub(crate) fn release_values(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
     ) -> Result<Vec<Vec<u8>>> {
         let own = release.missing_file_handler.as_deref();
@@ -458,10 +470,15 @@ impl Helmfile {
                 }
                 other => Cow::Borrowed(other),
             };
-            let entry = references::expand(world, &self.place, &prefixed)?;
+            let entry = references::expand(helmfile_environment, &self.place, &prefixed)?;
             match &*entry {
                 Value::String(path) => {
-                    strings.extend(self.values_file(world, release, handler, path)?);
+                    strings.extend(self.values_file(
+                        helmfile_environment,
+                        release,
+                        handler,
+                        path,
+                    )?);
                 }
                 Value::Object(_) => strings.push(yaml::write_plain(&entry)?.into_bytes()),
                 other => {
@@ -476,7 +493,7 @@ impl Helmfile {
 
     fn template_flags(
         &self,
-        world: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileEnvironment,
         release: &Release,
         options: &Options,
     ) -> Result<Vec<String>> {
@@ -489,7 +506,7 @@ impl Helmfile {
         for path in &options.show_only {
             flags.extend(["--show-only".to_owned(), path.clone()]);
         }
-        self.set_flags(world, release, &mut flags)?;
+        self.set_flags(helmfile_environment, release, &mut flags)?;
         self.given_flags(options, &mut flags)?;
         for (is_set, flag) in [
             (release.enable_dns.unwrap_or(defaults.enable_dns), "--enable-dns"),
@@ -512,7 +529,7 @@ impl Helmfile {
     /// Flags of `helm lint`.
     fn lint_flags(
         &self,
-        world: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileEnvironment,
         release: &Release,
         options: &Options,
     ) -> Result<Vec<String>> {
@@ -520,7 +537,7 @@ impl Helmfile {
         if !release.namespace.is_empty() {
             flags.extend(["--namespace".to_owned(), release.namespace.clone()]);
         }
-        self.set_flags(world, release, &mut flags)?;
+        self.set_flags(helmfile_environment, release, &mut flags)?;
         self.given_flags(options, &mut flags)?;
         flags.extend(words(&options.args));
         flags.extend(words(&self.spec.helm_defaults.args.join(" ")));
@@ -576,36 +593,36 @@ impl Helmfile {
     /// `set`, `setString` and `env` of a release as flags.
     pub(crate) fn set_flags(
         &self,
-        world: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileEnvironment,
         release: &Release,
         flags: &mut Vec<String>,
     ) -> Result<()> {
         for set in &release.set {
             let name = escaped(&set.name);
             if !set.value.is_empty() {
-                let value = references::expand_text(world, &self.place, &set.value)?;
+                let value = references::expand_text(helmfile_environment, &self.place, &set.value)?;
                 flags.extend(["--set".to_owned(), format!("{name}={}", escaped(&value))]);
             } else if !set.file.is_empty() {
                 let path = self.place.absolute_of(&self.storage().normal(&set.file))?;
                 flags.extend(["--set-file".to_owned(), format!("{name}={path}")]);
             } else if !set.values.is_empty() {
-                let items = self.items(world, set)?;
+                let items = self.items(helmfile_environment, set)?;
                 flags.extend(["--set".to_owned(), format!("{name}={{{items}}}")]);
             }
         }
         for set in &release.set_string {
             let name = escaped(&set.name);
             if !set.value.is_empty() {
-                let value = references::expand_text(world, &self.place, &set.value)?;
+                let value = references::expand_text(helmfile_environment, &self.place, &set.value)?;
                 flags.extend(["--set-string".to_owned(), format!("{name}={}", escaped(&value))]);
             } else if !set.values.is_empty() {
-                let items = self.items(world, set)?;
+                let items = self.items(helmfile_environment, set)?;
                 flags.extend(["--set-string".to_owned(), format!("{name}={{{items}}}")]);
             }
         }
         let mut pairs = Vec::new();
         for set in &release.env {
-            let Some(value) = world.variable(&set.value) else {
+            let Some(value) = helmfile_environment.variable(&set.value) else {
                 return Err(format!(
                     "Environment Variables not found. Please make sure they are set and try again:\n\t{}",
                     set.value
@@ -621,11 +638,13 @@ impl Helmfile {
     }
 
     /// The items of `set[].values`. Only of texts references are followed.
-    fn items(&self, world: &HelmfileEnvironment, set: &SetValue) -> Result<String> {
+    fn items(&self, helmfile_environment: &HelmfileEnvironment, set: &SetValue) -> Result<String> {
         let mut items = Vec::new();
         for value in &set.values {
             items.push(escaped(&match value {
-                Value::String(text) => references::expand_text(world, &self.place, text)?,
+                Value::String(text) => {
+                    references::expand_text(helmfile_environment, &self.place, text)?
+                }
                 Value::Null => "<nil>".to_owned(),
                 other => other.to_string(),
             }));

@@ -13,14 +13,14 @@ use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
 use crate::hcl;
+use crate::helmfile_environment::HelmfileEnvironment;
 use crate::load::Helmfile;
 use crate::maps::{Map, overlay};
-use crate::place::{WorkingDirectory, parent};
 use crate::references;
 use crate::spec::Release;
 use crate::storage::Storage;
 use crate::template::Renderer;
-use crate::world::HelmfileEnvironment;
+use crate::working_directory::{WorkingDirectory, parent};
 use crate::yaml;
 
 /// Decrypts what SOPS encrypted, with the keys that the caller has.
@@ -120,21 +120,27 @@ fn format(data: &[u8]) -> Option<SopsFormat> {
 }
 
 /// The plain content of data that have to be encrypted.
-fn decrypted(world: &HelmfileEnvironment, name: String, data: &[u8]) -> Result<Arc<Plain>> {
+fn decrypted(
+    helmfile_environment: &HelmfileEnvironment,
+    name: String,
+    data: &[u8],
+) -> Result<Arc<Plain>> {
     // Each release that has the file looks through it.
-    world.count(data.len())?;
+    helmfile_environment.count(data.len())?;
     let format = format(data).ok_or_else(|| {
         Error::from("it is not encrypted: encrypt it with sops, or list it under `values`")
     })?;
-    world.secrets.plain(name, data, format, &mut |bytes| world.count(bytes))
+    helmfile_environment
+        .secrets
+        .plain(name, data, format, &mut |bytes| helmfile_environment.count(bytes))
 }
 
 fn decrypted_file(
-    world: &HelmfileEnvironment,
+    helmfile_environment: &HelmfileEnvironment,
     place: &WorkingDirectory,
     path: &str,
 ) -> Result<Arc<Plain>> {
-    decrypted(world, place.absolute_of(path)?, &place.read(path)?)
+    decrypted(helmfile_environment, place.absolute_of(path)?, &place.read(path)?)
 }
 
 /// What the secrets of an environment give: HCL, which is read together with that of its values, and a map above these.
@@ -146,7 +152,7 @@ pub(crate) struct OfEnvironment {
 
 /// Decrypts files of an environment, in order. They are no templates, whatever their names are.
 pub(crate) fn of_environment(
-    world: &HelmfileEnvironment,
+    helmfile_environment: &HelmfileEnvironment,
     place: &WorkingDirectory,
     storage: &Storage<'_>,
     handler: Option<&str>,
@@ -158,13 +164,14 @@ pub(crate) fn of_environment(
             let failed = |error: Error| {
                 error.at(&format!("failed to load environment secrets file \"{path}\""))
             };
-            let plain = decrypted_file(world, place, &path).map_err(failed)?;
+            let plain = decrypted_file(helmfile_environment, place, &path).map_err(failed)?;
             if path.ends_with(".hcl") {
                 let added = found.modules.add(&path, plain.text());
                 added.map_err(|_| failed("its plain content is not HCL".into()))?;
             } else {
-                let map = plain.map(&mut |bytes| world.count(bytes)).map_err(failed)?;
-                world.count(weight(map))?;
+                let map =
+                    plain.map(&mut |bytes| helmfile_environment.count(bytes)).map_err(failed)?;
+                helmfile_environment.count(weight(map))?;
                 overlay(&mut found.map, map);
             }
         }
@@ -176,7 +183,7 @@ impl Helmfile {
     /// The strings of the values files that `secrets` of a release become; they come after those of `values`.
     pub(crate) fn release_secrets(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
     ) -> Result<Vec<Vec<u8>>> {
         let mut strings = Vec::new();
@@ -184,17 +191,18 @@ impl Helmfile {
             let text = match entry {
                 Value::String(path) => {
                     let path = format!("{}{path}", release.values_path_prefix);
-                    self.release_secret(world, release, &path)
+                    self.release_secret(helmfile_environment, release, &path)
                         .map_err(|error| error.at(&format!("failed to decrypt \"{path}\"")))?
                 }
                 // An encrypted file that is written out in the helmfile.
                 _ => {
                     let data = yaml::write_plain(entry)?;
-                    let plain = decrypted(world, format!("inline:{data}"), data.as_bytes());
+                    let plain =
+                        decrypted(helmfile_environment, format!("inline:{data}"), data.as_bytes());
                     let plain = plain.map_err(|error| {
                         error.at(&format!("failed to decrypt secrets[{index}]"))
                     })?;
-                    world.count(plain.text().len())?;
+                    helmfile_environment.count(plain.text().len())?;
                     Some(plain.text().to_vec())
                 }
             };
@@ -205,7 +213,7 @@ impl Helmfile {
 
     fn release_secret(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         path: &str,
     ) -> Result<Option<Vec<u8>>> {
@@ -217,13 +225,13 @@ impl Helmfile {
             [file] => file,
             _ => return Err("patterns are not supported here: list each file".into()),
         };
-        let plain = decrypted_file(world, &self.place, file)?;
-        world.count(plain.text().len())?;
+        let plain = decrypted_file(helmfile_environment, &self.place, file)?;
+        helmfile_environment.count(plain.text().len())?;
         // Parity(helmfile 1.8): the plain content is a values file: a template by its name, and references count.
         let text = if file.rsplit('.').next() == Some("gotmpl") {
             let data = self.release_data(release, &self.values);
-            let rendered =
-                Renderer::new(world, &self.place, &parent(file), data).render(plain.text());
+            let rendered = Renderer::new(helmfile_environment, &self.place, &parent(file), data)
+                .render(plain.text());
             let rendered = rendered.map_err(|_| {
                 "its plain content is a template that fails; the reason is not shown, because it may quote it"
             })?;
@@ -231,10 +239,10 @@ impl Helmfile {
             rendered
         } else {
             // A later parser would quote the invalid line, which is plain text.
-            plain.map(&mut |bytes| world.count(bytes))?;
+            plain.map(&mut |bytes| helmfile_environment.count(bytes))?;
             plain.text().to_vec()
         };
-        references::expand_file(world, &self.place, text).map(Some)
+        references::expand_file(helmfile_environment, &self.place, text).map(Some)
     }
 }
 

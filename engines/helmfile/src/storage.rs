@@ -1,8 +1,8 @@
 //! Files that a helmfile names: paths and patterns, relative to it, and what happens when they are missing.
 
 use crate::error::Result;
-use crate::place::{WorkingDirectory, parent};
 use crate::remote::Address;
+use crate::working_directory::{WorkingDirectory, parent};
 use golang::path::join;
 
 /// Whether a text is an address of go-getter rather than a path.

@@ -15,9 +15,9 @@ use serde_json::Value as Json;
 
 use crate::environment::Environment;
 use crate::error::{Error, Result};
+use crate::helmfile_environment::{Fill, HelmfileEnvironment};
 use crate::maps::{Lists, Map, merge};
-use crate::place::WorkingDirectory;
-use crate::world::{Fill, HelmfileEnvironment};
+use crate::working_directory::WorkingDirectory;
 use golang::path::join;
 
 /// The name under which every text is parsed.
@@ -25,7 +25,7 @@ const NAME: &str = "stringTemplate";
 
 /// What functions of a template know.
 pub(crate) struct Host {
-    world: Arc<HelmfileEnvironment>,
+    helmfile_environment: Arc<HelmfileEnvironment>,
     place: WorkingDirectory,
     base: String,
     /// What is not known yet is empty: a helmfile of before 1.0 is rendered for the first time.
@@ -34,15 +34,15 @@ pub(crate) struct Host {
 
 impl sprig::TemplateEnvironment for Host {
     fn now(&self) -> Time {
-        self.world.now.clone()
+        self.helmfile_environment.now.clone()
     }
 
     fn local(&self) -> &Zone {
-        &self.world.local
+        &self.helmfile_environment.local
     }
 
     fn randomness(&self) -> Option<&Fill> {
-        Some(&*self.world.random)
+        Some(&*self.helmfile_environment.random)
     }
 
     // Differs(helmfile 1.8): names of hosts are not looked up, so that a template tells nobody what it knows.
@@ -51,7 +51,7 @@ impl sprig::TemplateEnvironment for Host {
     }
 
     fn drew(&self, function: &'static str) {
-        self.world.note(function);
+        self.helmfile_environment.note(function);
     }
 }
 
@@ -64,15 +64,15 @@ pub(crate) struct Renderer {
 impl Renderer {
     /// `base` is the directory to which paths in templates are relative.
     pub(crate) fn new(
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         place: &WorkingDirectory,
         base: &str,
         data: GoRuntimeValue,
     ) -> Self {
-        let world = Arc::clone(world);
+        let helmfile_environment = Arc::clone(helmfile_environment);
         let place = place.clone();
         let base = base.to_owned();
-        Self { host: Host { world, place, base, is_lenient: false }, data }
+        Self { host: Host { helmfile_environment, place, base, is_lenient: false }, data }
     }
 
     /// The same, for which what is not known is empty.
@@ -90,7 +90,7 @@ impl Renderer {
         let mut set = with_helpers(&self.host)?;
         set.parse(NAME, text).map_err(|error| Error::from(error.to_string()))?;
         self.host
-            .world
+            .helmfile_environment
             .spend(|budget| set.run_within(NAME, self.data.clone(), &self.host, budget))
             .map_err(|failure| failure.to_string().into())
     }

@@ -18,15 +18,15 @@ use crate::{
 };
 
 fn plan(files: &[(&str, &str)]) -> Result<Plan> {
-    plan_in(world(files))
+    plan_in(helmfile_environment(files))
 }
 
-fn plan_in(world: HelmfileEnvironment) -> Result<Plan> {
+fn plan_in(helmfile_environment: HelmfileEnvironment) -> Result<Plan> {
     let settings = Settings { environment: "default".to_owned(), ..Settings::default() };
-    Plan::load(&Arc::new(world), "/", &settings)
+    Plan::load(&Arc::new(helmfile_environment), "/", &settings)
 }
 
-fn world(files: &[(&str, &str)]) -> HelmfileEnvironment {
+fn helmfile_environment(files: &[(&str, &str)]) -> HelmfileEnvironment {
     let files = MemoryTree::from_files(files.iter().copied()).unwrap();
     let utc = Zone::fixed("UTC", 0);
     let now = Time::from_unix(0, 0, utc.clone());
@@ -101,7 +101,7 @@ fn releases_that_selectors_or_conditions_leave_out_are_known() {
         let selectors = selectors.iter().map(|it| (*it).to_owned()).collect();
         let environment = environment.to_owned();
         let settings = Settings { environment, selectors, ..Settings::default() };
-        Plan::load(&Arc::new(world(&files)), "/", &settings).unwrap()
+        Plan::load(&Arc::new(helmfile_environment(&files)), "/", &settings).unwrap()
     };
     let names = |plan: &Plan| {
         let all = plan.identities().into_iter();
@@ -128,7 +128,7 @@ fn a_helmfile_that_lacks_the_environment_is_named_beside_those_that_were_read() 
         ("b.yaml", "environments: {prdo: {}}\n---\nreleases: [{name: b, chart: ./c}]\n"),
     ];
     let settings = Settings { environment: "prod".to_owned(), ..Settings::default() };
-    let plan = Plan::load(&Arc::new(world(&files)), "/", &settings).unwrap();
+    let plan = Plan::load(&Arc::new(helmfile_environment(&files)), "/", &settings).unwrap();
     assert_eq!(plan.without_environment(), Some("/b.yaml"));
     assert_eq!(plan.files().collect::<Vec<_>>(), ["/a.yaml", "/helmfile.yaml"]);
 }
@@ -273,7 +273,7 @@ fn programs_are_run_only_where_they_are_allowed() {
         let text = format!("values:\n- out: {{{{ {call} | quote }}}}\n");
         let files =
             [("sub/helmfile.yaml.gotmpl", text.as_str()), ("helmfile.yaml", "helmfiles: [sub]\n")];
-        let plan = plan_in(world(&files).with_programs(Arc::new(Echo)))?;
+        let plan = plan_in(helmfile_environment(&files).with_programs(Arc::new(Echo)))?;
         let drawn = plan.drawn();
         Ok::<_, crate::Error>((plan.print_env(PrintEnvFormat::Json)?, drawn))
     };
@@ -330,7 +330,7 @@ fn a_refused_chart_fails_its_release_only_where_releases_are_kept() {
     let chart = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
     let files = [("helmfile.yaml", text), ("fetched/app/Chart.yaml", chart)];
     let renderings = |purpose| {
-        let plan = plan_in(world(&files).with_fetch(Arc::new(FakeFetcher))).unwrap();
+        let plan = plan_in(helmfile_environment(&files).with_fetch(Arc::new(FakeFetcher))).unwrap();
         plan.renderings(&Options { purpose, ..Options::default() }, &NoHelm)
     };
     let why = "cannot fetch the chart `closed/app`: not allowed";
@@ -355,7 +355,7 @@ fn charts_of_repositories_are_where_they_were_fetched_to() {
             ("fetched/app/Chart.yaml", chart),
             ("web/here/Chart.yaml", chart),
         ];
-        let plan = plan_in(world(&files).with_fetch(Arc::new(FakeFetcher)))?;
+        let plan = plan_in(helmfile_environment(&files).with_fetch(Arc::new(FakeFetcher)))?;
         let all = plan.renderings(&Options::default(), &NoHelm)?;
         let Chart::Path(path) = all.releases[0].chart.clone() else { panic!("it was made") };
         Ok((path, all.releases[0].shown.clone()))
@@ -388,13 +388,13 @@ fn helmfiles_bases_and_values_may_be_elsewhere() {
         ("fetched/values/env.yaml", "a: of-values\n"),
         ("fetched/subs/d/one.yaml", "releases:\n- {name: of-sub, chart: ./c}\n"),
     ];
-    let plan = plan_in(world(&files).with_fetch(Arc::new(FakeFetcher))).unwrap();
+    let plan = plan_in(helmfile_environment(&files).with_fetch(Arc::new(FakeFetcher))).unwrap();
     let text = plan.list(List::Table).unwrap().text;
     assert!(
         text.contains("of-base") && text.contains("of-values") && text.contains("of-sub"),
         "{text}"
     );
-    let refused = plan_in(world(&files)).err().unwrap().to_string();
+    let refused = plan_in(helmfile_environment(&files)).err().unwrap().to_string();
     assert!(refused.contains("remote address"), "{refused}");
 }
 
@@ -403,7 +403,10 @@ fn what_cannot_be_fetched_is_named() {
     let error = |address: &str| {
         let text = format!("helmfiles: ['{address}']\n");
         let files = [("helmfile.yaml", text.as_str())];
-        plan_in(world(&files).with_fetch(Arc::new(FakeFetcher))).err().unwrap().to_string()
+        plan_in(helmfile_environment(&files).with_fetch(Arc::new(FakeFetcher)))
+            .err()
+            .unwrap()
+            .to_string()
     };
     let down = error("git::https://user:secret@down/r.git@f.yaml?token=t");
     assert!(down.contains("cannot fetch git::https://down/r.git@f.yaml: timed out"), "{down}");
@@ -453,7 +456,7 @@ fn an_old_helmfile_is_a_template_whose_environments_stand_beside_its_releases() 
     let load = |dialect| {
         let settings =
             Settings { environment: "default".to_owned(), dialect, ..Settings::default() };
-        Plan::load(&Arc::new(world(&files)), "/", &settings)
+        Plan::load(&Arc::new(helmfile_environment(&files)), "/", &settings)
     };
     let listed = load(Dialect::V0).unwrap().list(List::Table).unwrap();
     assert!(listed.text.contains("\nr1"), "{}", listed.text);
@@ -546,7 +549,7 @@ fn hooks_that_cannot_be_followed_are_refused_by_name() {
 
 /// Helmfiles below one, of which the second has a release that others lack something for.
 fn below(second: &str) -> HelmfileEnvironment {
-    world(&[
+    helmfile_environment(&[
         (
             "helmfile.yaml.gotmpl",
             "helmfiles: [sub/a.yaml, sub/b.yaml]\nreleases:\n- {name: top, chart: ./c}\n",
@@ -590,9 +593,9 @@ fn releases_before_one_that_fails_are_rendered_and_the_error_names_the_files() {
             "failed to parse condition in release two",
         ),
     ] {
-        let (found, told) = rendered(&format!("releases:\n- {second}\n"));
+        let (found, message) = rendered(&format!("releases:\n- {second}\n"));
         assert_eq!(found, names, "{second}");
-        assert!(told.starts_with(&format!("{TRAIL}{error}")), "{told}");
+        assert!(message.starts_with(&format!("{TRAIL}{error}")), "{message}");
     }
     assert_eq!(rendered("releases: []\n"), ("one top".to_owned(), String::new()));
 }
@@ -600,11 +603,11 @@ fn releases_before_one_that_fails_are_rendered_and_the_error_names_the_files() {
 #[test]
 fn helmfiles_before_one_that_cannot_be_loaded_are_known() {
     let settings = Settings { environment: "default".to_owned(), ..Settings::default() };
-    let world = Arc::new(below("releases:\n- {nme: two}\n"));
-    let UntilError { made, error } = Plan::load_until_error(&world, "/", &settings);
+    let helmfile_environment = Arc::new(below("releases:\n- {nme: two}\n"));
+    let UntilError { made, error } = Plan::load_until_error(&helmfile_environment, "/", &settings);
     assert!(error.unwrap().to_string().starts_with(TRAIL));
     assert!(made.build(false, "/tmp").unwrap().text.contains("name: one"));
-    assert!(Plan::load(&world, "/", &settings).is_err());
+    assert!(Plan::load(&helmfile_environment, "/", &settings).is_err());
 }
 
 #[test]

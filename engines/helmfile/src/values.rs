@@ -7,11 +7,11 @@ use serde_json::Value;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::hcl;
+use crate::helmfile_environment::HelmfileEnvironment;
 use crate::maps::{Lists, Map, merge, overlay};
-use crate::place::{WorkingDirectory, parent};
 use crate::storage::Storage;
 use crate::template::{Renderer, environment_data};
-use crate::world::HelmfileEnvironment;
+use crate::working_directory::{WorkingDirectory, parent};
 use crate::yaml;
 
 /// How the entries of a list are merged.
@@ -23,7 +23,7 @@ enum Strategy {
 
 /// What loads lists of values.
 pub(crate) struct Loader<'l> {
-    pub(crate) world: &'l Arc<HelmfileEnvironment>,
+    pub(crate) helmfile_environment: &'l Arc<HelmfileEnvironment>,
     pub(crate) place: &'l WorkingDirectory,
     pub(crate) storage: Storage<'l>,
 }
@@ -105,7 +105,7 @@ impl Loader<'_> {
             values = enriched;
         }
         let data = environment_data(context, "", &values);
-        let renderer = Renderer::new(self.world, self.place, &parent(file), data);
+        let renderer = Renderer::new(self.helmfile_environment, self.place, &parent(file), data);
         let text = renderer.file(file).map_err(failed)?;
         yaml::read_map(&text).map_err(failed)
     }

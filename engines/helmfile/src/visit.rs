@@ -5,15 +5,15 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::inherited::InheritedState;
+use crate::error_trace::Trail;
+use crate::helmfile_environment::HelmfileEnvironment;
+use crate::inheritance::InheritedState;
 use crate::load::{Helmfile, HelmfileLoadInputs, HelmfileLoader};
 use crate::maps;
-use crate::place::{WorkingDirectory, base, parent};
 use crate::select::are_compatible;
 use crate::settings::Settings;
 use crate::spec::SubHelmfile;
-use crate::trail::Trail;
-use crate::world::HelmfileEnvironment;
+use crate::working_directory::{WorkingDirectory, base, parent};
 use golang::path::join;
 
 /// How deep helmfiles may be below each other.
@@ -24,7 +24,7 @@ const MAX_HELMFILES_PER_PLAN: usize = 5_000;
 
 /// Collects helmfiles in the order in which they are processed.
 pub(crate) struct Visit<'v> {
-    pub(crate) world: &'v Arc<HelmfileEnvironment>,
+    pub(crate) helmfile_environment: &'v Arc<HelmfileEnvironment>,
     pub(crate) settings: &'v Settings,
     pub(crate) found: Vec<Helmfile>,
     pub(crate) left: usize,
@@ -57,7 +57,7 @@ struct Options {
 impl<'v> Visit<'v> {
     /// Visits the helmfiles of the settings from a working directory.
     pub(crate) fn all(
-        world: &'v Arc<HelmfileEnvironment>,
+        helmfile_environment: &'v Arc<HelmfileEnvironment>,
         settings: &'v Settings,
         place: &WorkingDirectory,
     ) -> Result<VisitResult> {
@@ -68,7 +68,7 @@ impl<'v> Visit<'v> {
         let selectors = settings.selectors.clone();
         let options = Options { given, selectors, trail: Trail::default() };
         let mut visit = Self {
-            world,
+            helmfile_environment,
             settings,
             found: Vec::new(),
             left: MAX_HELMFILES_PER_PLAN,
@@ -136,7 +136,11 @@ impl<'v> Visit<'v> {
         self.left = self.left.checked_sub(1).ok_or_else(|| {
             Error::from(format!("there are more than {MAX_HELMFILES_PER_PLAN} helmfiles"))
         })?;
-        let loader = HelmfileLoader { world: self.world, settings: self.settings, place };
+        let loader = HelmfileLoader {
+            helmfile_environment: self.helmfile_environment,
+            settings: self.settings,
+            place,
+        };
         let mut helmfile = match loader.load(name, directory, &options.given) {
             Err(Error::UndefinedEnvironment(_)) => {
                 self.without_environment.get_or_insert_with(|| join(absolute, name));
@@ -162,7 +166,7 @@ impl<'v> Visit<'v> {
             options.trail = helmfile.trail.with(entry.clone());
             self.path(place, &below.path, &options, depth + 1).map_err(|error| error.at(&entry))?;
         }
-        helmfile.execute_templates(self.world).map_err(|error| {
+        helmfile.execute_templates(self.helmfile_environment).map_err(|error| {
             error.at(&format!("failed executing release templates in \"{name}\""))
         })?;
         helmfile.override_releases();
@@ -177,8 +181,9 @@ impl<'v> Visit<'v> {
         callee: &str,
         options: &Options,
     ) -> Options {
-        let is_explicit = self.world.variable("HELMFILE_EXPERIMENTAL") == Some("true")
-            || self.world.variable("HELMFILE_EXPERIMENTAL").is_some_and(|names| {
+        let is_explicit = self.helmfile_environment.variable("HELMFILE_EXPERIMENTAL")
+            == Some("true")
+            || self.helmfile_environment.variable("HELMFILE_EXPERIMENTAL").is_some_and(|names| {
                 names.split(',').any(|name| name == "explicit-selector-inheritance")
             });
         let selectors = match &below.selectors {
@@ -202,7 +207,9 @@ impl<'v> Visit<'v> {
         const FILE: &str = "helmfile.yaml";
         const TEMPLATE: &str = "helmfile.yaml.gotmpl";
         const DIRECTORY: &str = "helmfile.d";
-        if path == "-" && self.world.stdin.is_some() || place.is_file(path) && !path.is_empty() {
+        if path == "-" && self.helmfile_environment.stdin.is_some()
+            || place.is_file(path) && !path.is_empty()
+        {
             return Ok(vec![path.to_owned()]);
         }
         if !path.is_empty() {

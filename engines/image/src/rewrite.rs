@@ -1,15 +1,16 @@
 //! Setting values in files: only their bytes, or the whole file as Flux writes it.
 //!
 //! Here: the files of an update one after the other, limits, what could not be read. Below: text and documents
-//! (`rewrite/document.rs`), values with markers (`rewrite/scalars.rs`), both ways of writing (`rewrite/keep.rs`,
-//! `rewrite/flux.rs`). Elsewhere: markers (`setter.rs`), which files there are (`checkout.rs`).
+//! (`rewrite/document.rs`), values with markers (`rewrite/scalars.rs`), both ways of writing
+//! (`rewrite/value_replacement.rs`, `rewrite/flux.rs`). Elsewhere: markers (`setter.rs`), which files there are
+//! (`checkout.rs`).
 
 mod document;
 mod flux;
-mod keep;
 mod scalars;
 #[cfg(test)]
 mod tests;
+mod value_replacement;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -189,7 +190,7 @@ impl<'s> Rewriter<'s> {
         let mut markers = SeenMarkers::default();
         match self.mode {
             RewriteMode::KeepBytes => {
-                let kept = keep::rewrite(&text, self.setters, &mut markers, &limits);
+                let kept = value_replacement::rewrite(&text, self.setters, &mut markers, &limits);
                 for (line, reason) in kept.problems {
                     self.leave_out(name, line, reason);
                 }

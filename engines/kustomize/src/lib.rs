@@ -21,16 +21,16 @@
 //! 4. `transform/`, `generate.rs`, `inflate.rs` and `plugin.rs` change and make objects.
 //! 5. `merge`, `json6902`, `fieldspec`, `path`, `pattern`, `selector` and `schema` are what these do to nodes.
 //! 6. `hash.rs`, `reference.rs`, `variable.rs`, `sort.rs` and `output.rs` finish the build.
-//! 7. `dress.rs` uses some of these parts without a build.
+//! 7. `common_metadata.rs` uses some of these parts without a build.
 //! 8. `budget.rs` counts what all of them use up.
 //!
 //! Reading from disks, the network and Helm are questions to [`BuildFiles`].
 
 mod budget;
 mod build;
+mod common_metadata;
 mod config;
 mod decode;
-mod dress;
 mod edit;
 mod error;
 pub mod field;
@@ -64,7 +64,7 @@ mod variable;
 
 pub use budget::{ALLOWED, BuildBudget, weight_of_value};
 pub use build::{KustomizeBuildOutput, Object, Options, Order, Warning, build};
-pub use dress::{Garment, dress};
+pub use common_metadata::{MetadataField, add_common_metadata};
 pub use error::Error;
 pub use files::{BuildFiles, InTree, Inflation, ResolvedPath};
 pub use inflate::HelmOptions;

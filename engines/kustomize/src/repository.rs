@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_from_paths() {
+    fn addresses_are_distinguished_from_paths() {
         for path in [
             "base",
             "../base",

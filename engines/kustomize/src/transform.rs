@@ -9,7 +9,7 @@ pub(crate) mod namespace;
 pub(crate) mod patch;
 pub(crate) mod replacement;
 pub(crate) mod replica;
-pub(crate) mod structured;
+pub(crate) mod structured_replacement;
 pub(crate) mod value_add;
 
 use crate::budget;

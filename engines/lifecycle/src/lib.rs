@@ -9,17 +9,17 @@
 //! Here: all that can be decided without a cluster. Elsewhere: where an operation is held (engine `release`), the objects
 //! (`crds::lifecycle`), reading and writing them (the program).
 
-mod ask;
 mod check;
 mod event;
+mod event_request;
 mod judge;
 mod phase;
 mod select;
 mod variables;
 
-pub use ask::{Ask, DismissedEvent, Question, Revision, Stand, dismissed};
 pub use check::{Bounds, Finding, JobTask, job_task, measurement, pause, promoted};
 pub use event::{Approval, Event, State};
+pub use event_request::{Ask, DismissedEvent, Question, Revision, Stand, dismissed};
 pub use judge::{EventAnswer, EventVerdict, PhaseOutcome, judge};
 pub use phase::Phase;
 pub use select::{

@@ -12,7 +12,7 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::fold::equal_fold;
+use crate::case_folding::equal_fold;
 
 /// The API group of keys that count whatever the object is.
 pub const EVENT_GROUP: &str = "event.toolkit.fluxcd.io";

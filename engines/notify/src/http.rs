@@ -1,7 +1,7 @@
 //! Requests, answers, and the conversation that sending an event is: without a network.
 //!
 //! Here: what is sent when, retries and redirects. Elsewhere: what a provider sends (`providers`), messages that are
-//! not sent over HTTP (`parcel`), connections.
+//! not sent over HTTP (`delivery_message`), connections.
 //! [`Delivery::start`] and [`Delivery::answer`] return a [`HttpStep`]; who drives them sends what a step says.
 //!
 //! Source of the semantics: hashicorp/go-retryablehttp 0.7.8, Go's `net/http`.
@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use golang::url::Url;
 
 use crate::credentials::Tls;
-use crate::parcel::Parcel;
+use crate::delivery_message::DeliveryMessage;
 
 /// Most redirects that are followed.
 const MAX_REDIRECTS: u32 = 10;
@@ -341,7 +341,7 @@ type ThenSent = Box<dyn FnOnce(Result<(), String>) -> Flow + Send>;
 pub(crate) enum Flow {
     Send(Box<ProviderRequest>, Then),
     /// Something other than HTTP.
-    Publish(Parcel, ThenSent),
+    Publish(DeliveryMessage, ThenSent),
     Done,
     /// It is delivered, as a message with an id.
     Posted(String),
@@ -378,14 +378,14 @@ impl Flow {
 #[derive(Debug)]
 pub enum HttpStep {
     /// Waits so long, sends this, and calls [`Delivery::answer`] with the outcome.
-    Send(Duration, Parcel),
+    Send(Duration, DeliveryMessage),
     /// Nothing: the event is delivered, or needs no delivery.
     Done,
     /// Nothing: it was not delivered.
     Failed(DeliveryFailure),
 }
 
-/// What came of a parcel: the answer, or the text of the error, with whether another try may help.
+/// The result of a message: the answer, or the text of the error, with whether another try may help.
 pub type DeliveryResult = Result<Response, (String, bool)>;
 
 /// The delivery of one event to one provider.
@@ -456,13 +456,13 @@ impl Delivery {
                         }
                         continue;
                     }
-                    let parcel = Parcel::Http(Box::new(request.on_the_wire()));
+                    let delivery_message = DeliveryMessage::Http(Box::new(request.on_the_wire()));
                     self.flow = Some(Flow::Send(request, then));
-                    return HttpStep::Send(wait, parcel);
+                    return HttpStep::Send(wait, delivery_message);
                 }
-                Some(Flow::Publish(parcel, then)) => {
-                    self.flow = Some(Flow::Publish(parcel.clone(), then));
-                    return HttpStep::Send(wait, parcel);
+                Some(Flow::Publish(delivery_message, then)) => {
+                    self.flow = Some(Flow::Publish(delivery_message.clone(), then));
+                    return HttpStep::Send(wait, delivery_message);
                 }
                 Some(Flow::Failed(failure)) => {
                     self.flow = Some(Flow::Failed(failure.clone()));

@@ -9,17 +9,17 @@
 //! Source of the semantics: notification-controller 1.9.3; zoom, incident.io and the alias of Opsgenie as on its main
 //! branch.
 
+mod case_folding;
 mod commit_status;
 mod credentials;
+mod delivery_message;
 mod dispatch;
 mod event;
-mod fold;
 mod http;
 mod json;
 mod metadata;
 mod objects;
 mod options;
-mod parcel;
 mod providers;
 pub mod receivers;
 #[cfg(test)]
@@ -28,6 +28,9 @@ mod text;
 
 pub use commit_status::commit_status;
 pub use credentials::Tls;
+pub use delivery_message::{
+    DeliveryMessage, EventHubLogin, EventHubMessage, NatsLogin, NatsMessage, PubSubMessage,
+};
 pub use dispatch::{
     AlertVerdict, Cluster, Dispatch, Route, RoutingDecision, Settings, Warning, delivery, dispatch,
     follow_up, has_incidents, route,
@@ -41,5 +44,4 @@ pub use objects::{
     Alert, AlertSpec, EventSourceSelector, Metadata, NameReference, Provider, ProviderSpec, Secret,
     Unreadable,
 };
-pub use parcel::{EventHubLogin, EventHubMessage, NatsLogin, NatsMessage, Parcel, PubSubMessage};
 pub use providers::{NatsKey, TYPES};

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::case_folding::equal_fold;
 use crate::dispatch::Warning;
 use crate::event::{EVENT_GROUP, Event};
-use crate::fold::equal_fold;
 use crate::objects::Alert;
 
 const CONFLICT: &str = "metadata key conflicts detected (please refer to the Alert API docs and \

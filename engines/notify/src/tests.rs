@@ -12,8 +12,8 @@ use serde_json::json;
 
 use crate::receivers::{Gate, Hook, Receiver, Reception, Settings};
 use crate::{
-    Alert, Delivery, DeliveryFailure, Event, HttpStep, Parcel, Provider, ProviderRequest, Response,
-    Secret, delivery,
+    Alert, Delivery, DeliveryFailure, DeliveryMessage, Event, HttpStep, Provider, ProviderRequest,
+    Response, Secret, delivery,
 };
 
 mod incidents;
@@ -47,7 +47,7 @@ fn begin(spec: serde_json::Value, data: &[(&str, &str)]) -> Delivery {
 #[track_caller]
 fn sent(step: HttpStep) -> (Duration, ProviderRequest) {
     match step {
-        HttpStep::Send(wait, Parcel::Http(request)) => (wait, *request),
+        HttpStep::Send(wait, DeliveryMessage::Http(request)) => (wait, *request),
         other => unreachable!("no request but {other:?}"),
     }
 }
@@ -326,7 +326,7 @@ fn nothing_shows_credentials() {
 }
 
 #[test]
-fn an_empty_token_lets_nobody_in_unless_that_is_wished() {
+fn an_empty_token_rejects_every_request_unless_that_is_allowed() {
     let secret = Secret {
         name: "apps/t".to_owned(),
         data: BTreeMap::from([("token".to_owned(), Vec::new())]),

@@ -1,14 +1,14 @@
 //! What a status says: conditions as `metav1.Condition`, and the one way to make them.
 //!
 //! Here: [`Condition`] and [`Conditions`], which derives `Ready`, `Reconciling` and `Stalled` from
-//! a [`Rest`], so that they are views of one fact and cannot contradict each other.
+//! an [`Outcome`], so that they are views of one fact and cannot contradict each other.
 //! Elsewhere: the status's own `observedGeneration`, writing it, events (the program).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Reason, Rest, Time, Wake, reason, time};
+use crate::{Outcome, Reason, Time, Wake, reason, time};
 
 /// Type of the condition that sums an object up.
 pub const READY: &str = "Ready";
@@ -129,9 +129,9 @@ pub struct Conditions<'a> {
     generation: i64,
     now: Time,
     next: BTreeMap<String, Condition>,
-    /// What is under way, whatever the rest says.
+    /// What is under way, whatever the outcome says.
     progress: Option<&'a str>,
-    /// What `Ready` says of a rest that is stalled.
+    /// What `Ready` says of an outcome that is stalled.
     failure: Option<(Reason, &'a str)>,
 }
 
@@ -152,7 +152,7 @@ impl<'a> Conditions<'a> {
 
     /// Sets a condition of the kind's own, such as `Healthy`.
     ///
-    /// `Ready`, `Reconciling` and `Stalled` come from the rest alone: setting one here is a mistake
+    /// `Ready`, `Reconciling` and `Stalled` come from the outcome alone: setting one here is a mistake
     /// that debug builds refuse and others ignore.
     #[must_use]
     pub fn set(self, kind: &str, status: ConditionStatus, why: Reason, text: &str) -> Self {
@@ -203,7 +203,7 @@ impl<'a> Conditions<'a> {
         Self { progress: text, ..self }
     }
 
-    /// Has `Ready` keep the words of a failure when the rest is that nobody tries again, which `Stalled` says.
+    /// Has `Ready` keep the words of a failure when the outcome is that it is not retried, which `Stalled` says.
     #[must_use]
     pub fn failing(self, failure: Option<(Reason, &'a str)>) -> Self {
         Self { failure, ..self }
@@ -246,28 +246,28 @@ impl<'a> Conditions<'a> {
     }
 
     /// Derives `Ready`, `Reconciling` and `Stalled`, and returns all conditions in order.
-    pub fn finish(self, rest: &Rest) -> Vec<Condition> {
+    pub fn finish(self, outcome: &Outcome) -> Vec<Condition> {
         use reason::{PROGRESSING, PROGRESSING_WITH_RETRY};
-        let why = rest.reason();
-        let text = rest.text();
-        let (ready, summed) = match rest {
-            Rest::Settled(..) => (ConditionStatus::True, self),
+        let why = outcome.reason();
+        let text = outcome.text();
+        let (ready, summed) = match outcome {
+            Outcome::Settled(..) => (ConditionStatus::True, self),
             // Differs(flux): its Ready says "Reconciliation in progress" meanwhile; here it says
             // what is in progress, because Ready is the one condition that listings show.
-            Rest::Running(..) => (
+            Outcome::Running(..) => (
                 ConditionStatus::Unknown,
                 self.put(RECONCILING, ConditionStatus::True, PROGRESSING, text),
             ),
-            Rest::Blocked(..) | Rest::Failed(..) => (
+            Outcome::Blocked(..) | Outcome::Failed(..) => (
                 ConditionStatus::False,
                 self.put(RECONCILING, ConditionStatus::True, PROGRESSING_WITH_RETRY, text),
             ),
-            Rest::Stalled(..) => {
+            Outcome::Stalled(..) => {
                 (ConditionStatus::False, self.put(STALLED, ConditionStatus::True, why, text))
             }
         };
-        let (why, text) = match (rest, summed.failure) {
-            (Rest::Stalled(..), Some(failure)) => failure,
+        let (why, text) = match (outcome, summed.failure) {
+            (Outcome::Stalled(..), Some(failure)) => failure,
             _ => (why, text),
         };
         summed.put(READY, ready, why, text).with_progress().in_order()
@@ -294,7 +294,7 @@ impl<'a> Conditions<'a> {
 
     /// The conditions to write before a step that takes long: what is about to be done.
     pub fn finish_progress(self, why: Reason, text: &str) -> Vec<Condition> {
-        self.finish(&Rest::Running(why, text.to_owned(), Wake::default()))
+        self.finish(&Outcome::Running(why, text.to_owned(), Wake::default()))
     }
 
     fn put(mut self, kind: &str, status: ConditionStatus, why: Reason, text: &str) -> Self {

@@ -20,8 +20,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
 ///
 /// # Guarantees
 /// Of one thing ten corrections are allowed at once, and one a minute after that; whatever needs more is contested,
-/// and paused before each further one, until a whole pause has gone by without any. Another wish is met at once and does
-/// not end that: the client that undoes the one may undo the other.
+/// and paused before each further one, until a whole pause has gone by without any. Another desired state is applied at
+/// once and does not end that: the client that undoes the one may undo the other.
 #[derive(Debug, Clone)]
 pub struct Corrections<K> {
     buckets: BTreeMap<K, Bucket>,
@@ -29,8 +29,8 @@ pub struct Corrections<K> {
 
 #[derive(Debug, Clone)]
 struct Bucket {
-    /// What it should be; another wish is another matter.
-    wish: String,
+    /// What it should be; another desired state is another matter.
+    desired: String,
     tokens: u32,
     /// Since when the next token fills.
     filling_since: Time,
@@ -54,9 +54,9 @@ fn later(time: Time, by: Duration) -> Time {
 }
 
 impl Bucket {
-    fn full(wish: &str, now: Time) -> Self {
-        let wish = wish.to_owned();
-        Self { wish, tokens: MAX_CORRECTION_BURST, filling_since: now, contested_until: None }
+    fn full(desired: &str, now: Time) -> Self {
+        let desired = desired.to_owned();
+        Self { desired, tokens: MAX_CORRECTION_BURST, filling_since: now, contested_until: None }
     }
 
     fn refill(&mut self, now: Time, pause: Duration) {
@@ -94,19 +94,19 @@ impl Bucket {
 }
 
 impl<K: Ord + Clone> Corrections<K> {
-    /// Asks to correct something that is to be as `wish` names it. It is done when this says so.
+    /// Asks to correct something that is to be as `desired` names it. It is done when this says so.
     ///
     /// # Errors
     /// When corrections are paused, and until when.
-    pub fn take(&mut self, key: &K, wish: &str, now: Time, pause: Duration) -> Result<(), Time> {
+    pub fn take(&mut self, key: &K, desired: &str, now: Time, pause: Duration) -> Result<(), Time> {
         self.buckets.retain(|_, bucket| !bucket.is_over(now, pause));
-        let bucket = self.buckets.entry(key.clone()).or_insert_with(|| Bucket::full(wish, now));
+        let bucket = self.buckets.entry(key.clone()).or_insert_with(|| Bucket::full(desired, now));
         if !bucket.is_contested(now, pause) {
             bucket.contested_until = None;
         }
-        if bucket.wish != wish {
+        if bucket.desired != desired {
             let contested_until = bucket.contested_until.map(|until| until.min(now));
-            *bucket = Bucket { contested_until, ..Bucket::full(wish, now) };
+            *bucket = Bucket { contested_until, ..Bucket::full(desired, now) };
         }
         match bucket.contested_until {
             Some(until) if now < until => return Err(until),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rival_that_never_rests_is_answered_ten_times_and_then_once_a_pause() {
+    fn a_rival_that_never_stops_is_answered_ten_times_and_then_once_a_pause() {
         let mut corrections = Corrections::default();
         // An hour of a rival that writes ten times a second.
         let done = (0..36_000).filter(|tick| take(&mut corrections, tick * 100).is_ok()).count();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn another_wish_for_the_same_thing_is_not_held_back() {
+    fn another_desired_state_of_the_same_thing_is_not_delayed() {
         let mut corrections = Corrections::default();
         while take(&mut corrections, 0).is_ok() {}
         assert_eq!(corrections.take(&1, "b", at(1), PAUSE), Ok(()));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_contested_stays_so_for_another_wish() {
+    fn what_is_contested_stays_so_for_another_desired_state() {
         let mut corrections = Corrections::default();
         while take(&mut corrections, 0).is_ok() {}
         assert_eq!(corrections.take(&1, "b", at(30_000), PAUSE), Ok(()));

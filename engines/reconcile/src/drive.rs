@@ -1,11 +1,11 @@
 //! The loop that every kind shares: observe, decide, act, observe again, until there is nothing to do.
 //!
 //! Here: [`ReconciledKind`] (the decision), [`Executor`] (the hands), [`drive`].
-//! Elsewhere: each kind's plan (its engine), each kind's world (the program), executors.
+//! Elsewhere: each kind's plan (its engine), each kind's executor (the program).
 
 use std::fmt::{self, Debug};
 
-use crate::{Rest, Wake, reason};
+use crate::{Outcome, Wake, reason};
 
 /// What one observation led to: plain data to print, compare and assert on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum PlanVerdict<S> {
     /// Do these in this order, then observe again. Never empty.
     Act(Vec<S>),
     /// There is nothing to do, for this reason.
-    Rest(Rest),
+    Outcome(Outcome),
 }
 
 /// A kind that is reconciled. Pure: no client, no clock (the time is in `ObservedState`), no log.
@@ -22,13 +22,13 @@ pub trait ReconciledKind {
     type DesiredState: Sync;
     /// What one observation found.
     type ObservedState: Send;
-    /// One change of the world, as ids and digests: it is kept, compared and printed.
+    /// One change of the cluster, as ids and digests: it is kept, compared and printed.
     type PlanStep: Clone + Debug + PartialEq + Send + Sync;
 
     /// Decides what to do next.
     ///
     /// # Guarantees
-    /// Equal arguments give an equal verdict; a world that matches the wish gives a rest.
+    /// Equal arguments give an equal verdict; a state that matches the desired one gives an outcome.
     fn plan(
         desired: &Self::DesiredState,
         observed: &Self::ObservedState,
@@ -70,22 +70,22 @@ impl fmt::Display for ObjectOutcome {
     }
 }
 
-/// The world that a kind acts on. Faults arrive already judged, as a [`Rest`].
+/// What observes and changes the cluster for a kind. Faults arrive already judged, as an [`Outcome`].
 pub trait Executor<K: ReconciledKind>: Sync {
     /// Looks. It must see what `perform` did before it: live reads, never a cache that lags.
     fn observe(
         &self,
-        wish: &K::DesiredState,
-    ) -> impl Future<Output = Result<K::ObservedState, Rest>> + Send;
+        desired: &K::DesiredState,
+    ) -> impl Future<Output = Result<K::ObservedState, Outcome>> + Send;
 
     /// Does one step.
     ///
     /// `Err` means that the step could not be done, or that the run has to stop here.
     /// A step that was done and turned out badly is `Ok`: the next observation shows how it went.
-    fn perform(&self, step: &K::PlanStep) -> impl Future<Output = Result<(), Rest>> + Send;
+    fn perform(&self, step: &K::PlanStep) -> impl Future<Output = Result<(), Outcome>> + Send;
 }
 
-/// Observes, plans and acts, then observes again, until the plan comes to rest.
+/// Observes, plans and acts, then observes again, until the plan has an outcome.
 ///
 /// Returns the steps that were done, in order, and where the run ended.
 ///
@@ -93,15 +93,15 @@ pub trait Executor<K: ReconciledKind>: Sync {
 /// No step is done twice, and there are at most [`ReconciledKind::rounds`] observations. A run that would break
 /// either ends as `Failed` with [`reason::NO_PROGRESS`] and an empty wake, for the caller to fill.
 pub async fn drive<K: ReconciledKind>(
-    wish: &K::DesiredState,
-    world: &impl Executor<K>,
-) -> (Vec<K::PlanStep>, Rest) {
+    desired: &K::DesiredState,
+    executor: &impl Executor<K>,
+) -> (Vec<K::PlanStep>, Outcome) {
     let mut done = Vec::new();
-    let rounds = K::rounds(wish).max(1);
+    let rounds = K::rounds(desired).max(1);
     for _ in 0..rounds {
-        let steps = match world.observe(wish).await.map(|seen| K::plan(wish, &seen)) {
+        let steps = match executor.observe(desired).await.map(|seen| K::plan(desired, &seen)) {
             Ok(PlanVerdict::Act(steps)) => steps,
-            Ok(PlanVerdict::Rest(rest)) | Err(rest) => return (done, rest),
+            Ok(PlanVerdict::Outcome(outcome)) | Err(outcome) => return (done, outcome),
         };
         if steps.is_empty() {
             return (done, no_progress("the plan has no step and no result".into()));
@@ -110,8 +110,8 @@ pub async fn drive<K: ReconciledKind>(
             if done.contains(&step) {
                 return (done, no_progress(format!("already done in this run: {step:?}")));
             }
-            if let Err(rest) = world.perform(&step).await {
-                return (done, rest);
+            if let Err(outcome) = executor.perform(&step).await {
+                return (done, outcome);
             }
             done.push(step);
         }
@@ -119,8 +119,8 @@ pub async fn drive<K: ReconciledKind>(
     (done, no_progress(format!("not settled after {rounds} rounds")))
 }
 
-fn no_progress(text: String) -> Rest {
-    Rest::Failed(reason::NO_PROGRESS, text, Wake::default())
+fn no_progress(text: String) -> Outcome {
+    Outcome::Failed(reason::NO_PROGRESS, text, Wake::default())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Graph, ObjectKey, Rest, Time, Wake, WindowState, reason};
+use crate::{Graph, ObjectKey, Outcome, Time, Wake, WindowState, reason};
 
 /// What the gate has to know about an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub enum Gate {
     /// It ends without a trace: no window is open, and there is nothing new to wait for one.
     Closed,
     /// It ends here, and this is said.
-    Rest(Rest),
+    Outcome(Outcome),
 }
 
 /// Asked before anything is fetched.
@@ -88,7 +88,7 @@ pub fn before_resolve(facts: &Facts) -> Gate {
                 false => "dependsOn or windlass.dev/depends-on",
             };
             let text = format!("dependency cycle: {}; remove one {what}", Graph::cycle_text(path));
-            Gate::Rest(Rest::Stalled(reason::DEPENDENCY_CYCLE, text))
+            Gate::Outcome(Outcome::Stalled(reason::DEPENDENCY_CYCLE, text))
         }
         None if !facts.deleting => within_window(facts),
         Some(_) | None => Gate::Open,
@@ -101,7 +101,7 @@ fn within_window(facts: &Facts) -> Gate {
         (Some(WindowState::Closed { .. }), None) => Gate::Closed,
         (Some(window), waiting) => {
             let waiting = waiting.as_deref().unwrap_or("nothing new");
-            window.rest(waiting).map_or(Gate::Open, Gate::Rest)
+            window.outcome(waiting).map_or(Gate::Open, Gate::Outcome)
         }
     }
 }
@@ -133,7 +133,7 @@ pub fn after_resolve(facts: &Facts, retry_at: Time) -> Gate {
     }
     // Differs(flux): it names the first that is not ready; here all are, and each of them wakes.
     let wake = Wake::on(on).and_at(retry_at);
-    Gate::Rest(Rest::Blocked(reason::DEPENDENCY_NOT_READY, strings.join("; "), wake))
+    Gate::Outcome(Outcome::Blocked(reason::DEPENDENCY_NOT_READY, strings.join("; "), wake))
 }
 
 #[cfg(test)]
@@ -163,12 +163,12 @@ mod tests {
     fn cycle() -> Gate {
         let text = "dependency cycle: Kustomization/infra/a → Kustomization/infra/b → \
                     Kustomization/infra/a; remove one dependsOn";
-        Gate::Rest(Rest::Stalled(reason::DEPENDENCY_CYCLE, text.into()))
+        Gate::Outcome(Outcome::Stalled(reason::DEPENDENCY_CYCLE, text.into()))
     }
 
     fn blocked(text: &str, on: &[&str]) -> Gate {
         let wake = Wake::on(on.iter().map(|name| node(name))).and_at(retry_at());
-        Gate::Rest(Rest::Blocked(reason::DEPENDENCY_NOT_READY, text.into(), wake))
+        Gate::Outcome(Outcome::Blocked(reason::DEPENDENCY_NOT_READY, text.into(), wake))
     }
 
     #[test]
@@ -202,12 +202,12 @@ mod tests {
         assert_eq!(asked(&open, Some("revision 1"), false), Gate::Open);
         assert_eq!(asked(&closed, None, false), Gate::Closed);
         assert_eq!(asked(&closed, Some("revision 1"), true), Gate::Open);
-        let rest = closed.as_ref().unwrap().rest("revision 1").unwrap();
-        assert_eq!(rest.reason(), reason::WINDOW_CLOSED);
-        assert_eq!(asked(&closed, Some("revision 1"), false), Gate::Rest(rest));
+        let outcome = closed.as_ref().unwrap().outcome("revision 1").unwrap();
+        assert_eq!(outcome.reason(), reason::WINDOW_CLOSED);
+        assert_eq!(asked(&closed, Some("revision 1"), false), Gate::Outcome(outcome));
         for waiting in [None, Some("revision 1")] {
-            let Gate::Rest(rest) = asked(&state("never"), waiting, false) else { panic!() };
-            assert!(matches!(rest, Rest::Stalled(reason::INVALID_WINDOW, _)), "{rest:?}");
+            let Gate::Outcome(outcome) = asked(&state("never"), waiting, false) else { panic!() };
+            assert!(matches!(outcome, Outcome::Stalled(reason::INVALID_WINDOW, _)), "{outcome:?}");
         }
         let held = Facts { suspended: true, window: closed, ..Facts::default() };
         assert_eq!(before_resolve(&held), Gate::Suspended);
@@ -217,12 +217,12 @@ mod tests {
     fn a_cycle_across_kinds_names_the_annotation_too() {
         let release = ObjectKey::new("helm.toolkit.fluxcd.io", "HelmRelease", "infra", "b");
         let cycle = Some(vec![node("a"), release, node("a")]);
-        let Gate::Rest(rest) = before_resolve(&Facts { cycle, ..Facts::default() }) else {
+        let Gate::Outcome(outcome) = before_resolve(&Facts { cycle, ..Facts::default() }) else {
             panic!()
         };
         let text = "dependency cycle: Kustomization/infra/a → HelmRelease/infra/b → \
                     Kustomization/infra/a; remove one dependsOn or windlass.dev/depends-on";
-        assert_eq!(rest.text(), text);
+        assert_eq!(outcome.text(), text);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The reconcile core: what every kind shares, without a clock, a client or an executor.
 //!
 //! ```text
-//!   gate ── resolve ── gate ── drive( observe → plan → perform )* ── Rest ── conditions
+//!   gate ── resolve ── gate ── drive( observe → plan → perform )* ── Outcome ── conditions
 //!    │                                                                │
 //!  Facts                                        Wake: a time, or nodes of the Graph
 //! ```
 //!
-//! Here: where a run ends ([`Rest`]) and what wakes the next one ([`Wake`]), the loop ([`drive`]),
+//! Here: where a run ends ([`Outcome`]) and what wakes the next one ([`Wake`]), the loop ([`drive`]),
 //! [`Conditions`], how often drift is corrected ([`Corrections`]), and refusals repeated ([`Retries`]), who depends on whom ([`Graph`]), the gate, durations and intervals, [`History`],
 //! and what people ask for besides the spec: [`Windows`], [`ScheduleTimes`], [`Hold`]; whether something may be removed
 //! ([`RemovalGate`]).
@@ -24,10 +24,10 @@ mod graph;
 mod history;
 mod hold;
 pub mod instant;
-mod node;
+mod object_key;
+mod outcome;
 pub mod reason;
 mod removal;
-mod rest;
 mod retries;
 mod rollback;
 mod schedule;
@@ -50,10 +50,10 @@ pub use hold::{
     Hold, OwnedFields, SUSPEND_FIELD, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL,
     may_end_suspension,
 };
-pub use node::ObjectKey;
+pub use object_key::ObjectKey;
+pub use outcome::{Outcome, Wake};
 pub use reason::Reason;
 pub use removal::{RemovalCause, RemovalGate, RemovalPermit, RemovalRefused};
-pub use rest::{Rest, Wake};
 pub use retries::Retries;
 pub use rollback::{
     MadeRevision, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, Rollback, RollbackProgress,

@@ -11,7 +11,7 @@ use crate::cron::{Cron, CronError};
 use crate::schedule_times::{MAX_ENTRIES, MAX_LENGTH, entries};
 use crate::time::whole_seconds;
 use crate::{
-    ConditionStatus, DurationError, Mark, Rest, Time, WINDOW, Wake, format_duration,
+    ConditionStatus, DurationError, Mark, Outcome, Time, WINDOW, Wake, format_duration,
     parse_duration, reason,
 };
 
@@ -189,15 +189,15 @@ pub enum WindowState {
 
 impl WindowState {
     /// Where a run ends that would apply `waiting`, such as `revision main@sha1:…`; `None` while it is open.
-    pub fn rest(&self, waiting: &str) -> Option<Rest> {
+    pub fn outcome(&self, waiting: &str) -> Option<Outcome> {
         Some(match self {
             Self::Open { .. } => return None,
             Self::Closed { next, windows, text } => {
                 let text = format!("outside the window '{windows}': {waiting} is pending; {text}");
                 let wake = Wake { at: *next, ..Wake::default() };
-                Rest::Blocked(reason::WINDOW_CLOSED, text, wake)
+                Outcome::Blocked(reason::WINDOW_CLOSED, text, wake)
             }
-            Self::Invalid { text } => Rest::Stalled(reason::INVALID_WINDOW, text.clone()),
+            Self::Invalid { text } => Outcome::Stalled(reason::INVALID_WINDOW, text.clone()),
         })
     }
 

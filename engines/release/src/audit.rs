@@ -61,7 +61,7 @@ pub enum OperationOutcome {
     Succeeded,
     /// It failed.
     Failed,
-    /// Something else was wished for meanwhile.
+    /// Something else was desired meanwhile.
     Stopped,
 }
 

@@ -50,9 +50,9 @@ pub enum State {
     Locked(Life),
     /// It is not the one that the status remembers.
     Unmanaged(&'static str),
-    /// It is not what is wished for.
+    /// It is not as desired.
     OutOfSync(&'static str),
-    /// It is what is wished for and was not tested.
+    /// It is as desired and was not tested.
     Untested,
     /// It failed.
     Failed(&'static str),
@@ -217,7 +217,7 @@ fn deployed(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Nothing: it is as it should be.
-    Rest,
+    Nothing,
     /// This operation begins. A rollback is one to the revision that is named.
     Begin(Action, Option<i64>),
     /// Somebody's unfinished operation is ended.
@@ -269,7 +269,7 @@ pub fn decide(
             Decision::Drift { digest: digest.clone(), text: text.clone() }
         }
         State::InSync if forced => Decision::Begin(Action::Upgrade, None),
-        State::InSync => Decision::Rest,
+        State::InSync => Decision::Nothing,
         State::Unobserved => Decision::Observe,
     })
 }

@@ -71,8 +71,8 @@ pub(crate) fn revision_of(record: &Record) -> Revision {
     }
 }
 
-/// The name of an installation or upgrade that a lifecycle holds before it begins: the same until something else is wished
-/// for, it was tried and failed, or a user asked for it again.
+/// The name of an installation or upgrade that a lifecycle holds before it begins: the same until something else is
+/// desired, it was tried and failed, or a user asked for it again.
 pub(crate) fn held_operation(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,

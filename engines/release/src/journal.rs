@@ -65,7 +65,7 @@ impl Action {
         matches!(self, Self::Rollback | Self::UninstallRemediation)
     }
 
-    /// Whether it makes a revision of the chart that is wished for.
+    /// Whether it makes a revision of the desired chart.
     pub fn is_release(self) -> bool {
         matches!(self, Self::Install | Self::Upgrade)
     }
@@ -210,7 +210,7 @@ pub struct Journal {
     pub kube_context: String,
     /// What is done.
     pub action: Action,
-    /// The digest of what was wished for.
+    /// The digest of the desired state.
     pub inputs: String,
     /// The revision whose objects are compared with: of upgrades and rollbacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]

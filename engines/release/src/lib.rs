@@ -2,7 +2,7 @@
 //! steps that survive a crash.
 //!
 //! ```text
-//!   Desired ─┐                                        ┌─ Rest: conditions, the next run
+//!   Desired ─┐                                        ┌─ Outcome: conditions, the next run
 //!            ├─ plan ─ Step ─ performed ─ observed ─ ┤
 //!   Observed ┘                                        └─ plan …
 //! ```
@@ -22,7 +22,7 @@
 //! 4. For each hook of `pre-install` by weight and name: [`ReleaseStep::DeleteHook`] where its policy says so, until a run shows it
 //!    gone; a [`ReleaseStep::Write`] that says it runs; [`ReleaseStep::CreateHook`], whose object carries
 //!    [`journal::HOOK_ANNOTATION`]; a write of its uid; observations until it ends; a write of how. A run does not
-//!    sleep meanwhile: it rests as `Running` and is woken by what [`operation::Live::on`] names.
+//!    sleep meanwhile: it ends as `Running` and is woken by what [`operation::Live::on`] names.
 //! 5. [`ReleaseStep::Apply`]: the objects of the stored manifest in its order, kind by kind. A write, and observations until they are ready.
 //! 6. The hooks of `post-install`, as in 4.
 //! 7. A write of the record as `deployed` and of the journal as ended. A [`ReleaseStep::Tell`] with snapshot, conditions
@@ -45,12 +45,12 @@
 //! Here: all that can be said without a cluster. Elsewhere: rendering (`helm`), objects (`objects`), performing the steps
 //! (the program).
 
-pub mod account;
 pub mod audit;
 pub mod decide;
 pub mod hold;
 pub mod journal;
 pub mod operation;
+pub mod operation_status;
 pub mod origin;
 pub mod phase;
 pub mod plan;

@@ -11,14 +11,14 @@
 //! The order and the strings are those of Helm 4.2 `pkg/action`.
 //!
 //! Here: the tasks ([`tasks`]) and how the place in them moves. Below: what the present task needs
-//! (`operation/next.rs`), how an operation fails (`operation/fail.rs`), where a new revision stands (`operation/place.rs`), making its
-//! record (`operation/opening.rs`).
+//! (`operation/next_step.rs`), how an operation fails (`operation/failure.rs`), where a new revision stands
+//! (`operation/revision_placement.rs`), making its record (`operation/initial_record.rs`).
 //! Elsewhere: what an operation remembers ([`crate::journal`]), which one is due ([`crate::decide`]).
 
-mod fail;
-mod next;
-mod opening;
-mod place;
+mod failure;
+mod initial_record;
+mod next_step;
+mod revision_placement;
 #[cfg(test)]
 mod tests;
 
@@ -29,9 +29,9 @@ use reconcile::Time;
 use crate::journal::{Action, Journal, OperationFailure, Stretch, WaitFor};
 use crate::record::{DeletePolicy, Record, RecordChange, RevisionStatus};
 
-pub use next::{Health, HookObject, Live, Next, ObservationScope, StepOutcome, next, scope};
-pub use opening::{Opening, opened, rolled_back};
-pub use place::{Removal, RevisionPlacement, place, removal};
+pub use initial_record::{Opening, opened, rolled_back};
+pub use next_step::{Health, HookObject, Live, Next, ObservationScope, StepOutcome, next, scope};
+pub use revision_placement::{Removal, RevisionPlacement, place, removal};
 
 /// One thing that an operation has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,7 +217,7 @@ pub fn tasks(journal: &Journal, record: &Record) -> Vec<Task> {
 /// The present task; `None` once there is nothing left to do.
 pub fn present(journal: &Journal, record: &Record) -> Option<Task> {
     match &journal.failure {
-        Some(failure) => fail::tasks(failure, journal, record).get(journal.at).copied(),
+        Some(failure) => failure::tasks(failure, journal, record).get(journal.at).copied(),
         None => tasks(journal, record).get(journal.at).copied(),
     }
 }
@@ -302,7 +302,7 @@ pub fn started(record: &Record, journal: Journal, deployed: &[i64], now: Time) -
 /// How the record says that it ended.
 fn finish(journal: &Journal, record: &Record) -> Option<RecordChange> {
     let (status, description) = match (&journal.failure, journal.action) {
-        (Some(failure), _) => return fail::finish(failure, journal, record),
+        (Some(failure), _) => return failure::finish(failure, journal, record),
         (None, Action::Install) => (RevisionStatus::Deployed, Some("Install complete")),
         (None, Action::Upgrade) => (RevisionStatus::Deployed, Some("Upgrade complete")),
         // The record has said since it was made what it is a rollback to.
@@ -333,5 +333,5 @@ pub fn error(journal: &Journal, record: &Record) -> Option<String> {
         let faults = faults.join("; ");
         return Some(format!("uninstallation completed with {count} error(s): {faults}"));
     }
-    journal.failure.as_ref().map(|failure| fail::error(failure, journal, record))
+    journal.failure.as_ref().map(|failure| failure::error(failure, journal, record))
 }

@@ -34,7 +34,7 @@ impl Phase {
             Decision::Drift { .. } => {
                 (desired.drift == DriftMode::Enabled).then_some(Self::Correct)
             }
-            Decision::Rest
+            Decision::Nothing
             | Decision::Observe
             | Decision::Exhausted
             | Decision::NoRollbackTarget => None,

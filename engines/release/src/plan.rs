@@ -1,10 +1,11 @@
-//! The decision of one run: which step comes next, or where the run rests.
+//! The decision of one run: which step comes next, or the outcome of the run.
 //!
-//! Here: the wish and the run put together, one step at a time. Below: beginning an operation (`plan/begin.rs`).
+//! Here: the desired state and the run put together, one step at a time. Below: beginning an operation
+//! (`plan/operation_start.rs`).
 //! Elsewhere: the state of a release and what is done about it ([`crate::decide`]), an operation under way
-//! ([`crate::operation`]), the status ([`crate::account`]).
+//! ([`crate::operation`]), the status ([`crate::operation_status`]).
 
-mod begin;
+mod operation_start;
 #[cfg(test)]
 mod tests;
 
@@ -12,15 +13,15 @@ use std::collections::BTreeSet;
 
 use lifecycle::{DismissedEvent, dismissed};
 use reconcile::{
-    ConditionStatus as Truth, PlanVerdict, ReconciledKind, RemovalCause, Rest, Rollback,
+    ConditionStatus as Truth, Outcome, PlanVerdict, ReconciledKind, RemovalCause, Rollback,
     RollbackProgress, Time, Wake, reason,
 };
 
-use crate::account;
 use crate::decide::{Decision, Drift, State, StateError, decide, state};
 use crate::hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN};
 use crate::journal::{Action, Journal};
 use crate::operation::{self, Live, Next, Removal, StepOutcome, Task, Write};
+use crate::operation_status;
 use crate::phase::{Phase, PhaseHold};
 use crate::record::{Record, RevisionStatus as Life};
 use crate::revisions::{Revision, Revisions};
@@ -103,7 +104,7 @@ pub enum Need {
 }
 
 /// Namespace of the records, and name, of the release that is observed: the one that the status knows, or else the one that
-/// is wished for.
+/// is desired.
 pub fn released(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> (String, String) {
     let target = (desired.target.storage_namespace.clone(), desired.target.name.clone());
     if status.storage_namespace.is_empty() {
@@ -118,7 +119,7 @@ pub fn need(desired: &ReleaseDesiredState, status: &ReleaseStatus, revisions: &R
     if let Some((revision, journal)) = own(desired, revisions).filter(|(_, it)| it.is_open()) {
         return Need::Operation(operation::scope(journal, &revision.record));
     }
-    let status = account::attempted(desired, status);
+    let status = operation_status::attempted(desired, status);
     match state(desired, &status, revisions, None) {
         Ok(State::Unobserved) if !desired.deleted => Need::Drift,
         _ => Need::Nothing,
@@ -137,7 +138,7 @@ pub fn is_under_way(
     let journal = last.and_then(|it| Some((it, it.journal.as_ref()?)));
     let is_its = |journal: &Journal| journal.owner == owner && journal.kube_context == kube_context;
     journal.filter(|(_, journal)| is_its(journal)).is_some_and(|(last, journal)| {
-        journal.is_open() || !account::is_told(status, &last.record, journal)
+        journal.is_open() || !operation_status::is_reported(status, &last.record, journal)
     })
 }
 
@@ -200,7 +201,7 @@ enum AskedRollback {
     Refused(Rollback, String),
 }
 
-/// A wish and a run.
+/// A desired state and a run.
 struct ReleasePlanner<'r> {
     desired: &'r ReleaseDesiredState,
     observed: &'r ReleaseObservedState,
@@ -217,7 +218,7 @@ impl ReleasePlanner<'_> {
                 }
                 return Ok(self.under_way(&revision.record, journal)?);
             }
-            if !account::is_told(&self.observed.status, &revision.record, journal) {
+            if !operation_status::is_reported(&self.observed.status, &revision.record, journal) {
                 return Ok(self.account(&revision.record, journal)?);
             }
         }
@@ -247,7 +248,7 @@ impl ReleasePlanner<'_> {
             let held = self.held(Phase::Replace(changed));
             return Ok(held.unwrap_or_else(|| self.removal(Some(changed))));
         }
-        let attempted = account::attempted(self.desired, status);
+        let attempted = operation_status::attempted(self.desired, status);
         if attempted != *status {
             // Requests are compared with the status before, so this run must not forget that there were any.
             return self.decided(&attempted);
@@ -259,7 +260,7 @@ impl ReleasePlanner<'_> {
     fn suspended(&self) -> PlanVerdict<ReleaseStep> {
         let text = "reconciliation is suspended".to_owned();
         let wake = Wake::at(self.later(self.desired.interval));
-        PlanVerdict::Rest(Rest::Blocked(reason::SUSPENDED, text, wake))
+        PlanVerdict::Outcome(Outcome::Blocked(reason::SUSPENDED, text, wake))
     }
 
     /// The revision that a person requests to roll back to. It has to be in Helm's storage, as the status has it where the
@@ -309,7 +310,7 @@ impl ReleasePlanner<'_> {
 
     /// A rollback that was requested and cannot begin is reported once.
     fn refused(&self, asked: Rollback, why: &str) -> PlanVerdict<ReleaseStep> {
-        match account::rollback_refused(self.desired, &self.observed.status, asked, why) {
+        match operation_status::rollback_refused(self.desired, &self.observed.status, asked, why) {
             Some(report) => PlanVerdict::Act(vec![self.tell(report)]),
             None => self.suspended(),
         }
@@ -326,20 +327,20 @@ impl ReleasePlanner<'_> {
         (!over.is_empty()).then(|| PlanVerdict::Act(vec![ReleaseStep::Dismiss(over)]))
     }
 
-    /// Where a run rests that waits for a lifecycle.
-    fn awaiting(&self, text: String, until: Option<Time>) -> Rest {
+    /// The outcome of a run that waits for a lifecycle.
+    fn awaiting(&self, text: String, until: Option<Time>) -> Outcome {
         let wake = Wake::at(until.unwrap_or_else(|| self.later(self.desired.interval)));
-        Rest::Running(LIFECYCLE_PENDING, text, wake)
+        Outcome::Running(LIFECYCLE_PENDING, text, wake)
     }
 
-    /// Where a run rests that must not begin an action, since it is not known which lifecycles hold it.
+    /// The outcome of a run that must not begin an action, since it is not known which lifecycles hold it.
     fn unless_known(&self, action: Action) -> Option<PlanVerdict<ReleaseStep>> {
         let why = self.desired.lifecycles.unknown.clone().filter(|_| !action.is_remediation())?;
         let wake = Wake::at(self.later(self.desired.retry));
-        Some(PlanVerdict::Rest(Rest::Blocked(LIFECYCLES_UNKNOWN, why, wake)))
+        Some(PlanVerdict::Outcome(Outcome::Blocked(LIFECYCLES_UNKNOWN, why, wake)))
     }
 
-    /// Where a run rests whose next phase is held by a gate.
+    /// The outcome of a run whose next phase is held by a gate.
     fn held(&self, phase: Phase) -> Option<PlanVerdict<ReleaseStep>> {
         let held = self.desired.gates.hold(phase, self.observed.now)?;
         Some(self.resting_held(held))
@@ -347,7 +348,7 @@ impl ReleasePlanner<'_> {
 
     fn resting_held(&self, held: PhaseHold) -> PlanVerdict<ReleaseStep> {
         let wake = Wake::at(self.later(self.desired.interval));
-        PlanVerdict::Rest(Rest::Blocked(held.reason, held.subject, wake))
+        PlanVerdict::Outcome(Outcome::Blocked(held.reason, held.subject, wake))
     }
 
     /// Writes the status and what follows from it. Also in the middle of a run it does not call a release Ready of which an
@@ -359,7 +360,7 @@ impl ReleasePlanner<'_> {
 
     fn failed(&self, why: reconcile::Reason, text: String) -> PlanVerdict<ReleaseStep> {
         let at = self.later(self.desired.retry);
-        PlanVerdict::Rest(Rest::Failed(why, text, Wake::at(at)))
+        PlanVerdict::Outcome(Outcome::Failed(why, text, Wake::at(at)))
     }
 
     fn later(&self, by: std::time::Duration) -> Time {
@@ -396,27 +397,27 @@ impl ReleasePlanner<'_> {
             Next::Do(step) => PlanVerdict::Act(vec![step]),
             Next::Wait(_, wake) => {
                 let timeout = std::time::Duration::from_millis(journal.plan.timeout_ms);
-                let text = account::running_text(journal.action, timeout);
+                let text = operation_status::running_text(journal.action, timeout);
                 // A remediation or a test must not hide what came before it.
-                let rest = match status.summary(self.desired) {
+                let run_outcome = match status.summary(self.desired) {
                     Some(said) if journal.action.is_remediation() => {
-                        Rest::Failed(said.reason, said.text, wake)
+                        Outcome::Failed(said.reason, said.text, wake)
                     }
                     Some(said) if journal.action == Action::Test => {
-                        Rest::Running(said.reason, said.text, wake)
+                        Outcome::Running(said.reason, said.text, wake)
                     }
-                    _ => Rest::Running(reason::PROGRESSING, text, wake),
+                    _ => Outcome::Running(reason::PROGRESSING, text, wake),
                 };
-                PlanVerdict::Rest(rest)
+                PlanVerdict::Outcome(run_outcome)
             }
-            Next::Held(text, until) => PlanVerdict::Rest(
+            Next::Held(text, until) => PlanVerdict::Outcome(
                 match (status.summary(self.desired), self.awaiting(text, until)) {
-                    (Some(said), Rest::Running(_, text, wake))
+                    (Some(said), Outcome::Running(_, text, wake))
                         if journal.action.is_remediation() =>
                     {
-                        Rest::Failed(said.reason, format!("{}; {text}", said.text), wake)
+                        Outcome::Failed(said.reason, format!("{}; {text}", said.text), wake)
                     }
-                    (_, rest) => rest,
+                    (_, run_outcome) => run_outcome,
                 },
             ),
             Next::Blind => {
@@ -460,12 +461,12 @@ impl ReleasePlanner<'_> {
         journal: &Journal,
     ) -> Result<PlanVerdict<ReleaseStep>, DigestError> {
         let ReleaseObservedState { revisions, status, .. } = self.observed;
-        let report = account::ended(self.desired, status, revisions, record, journal)?;
-        let is_seen = account::is_told(&report.status, record, journal);
-        let told = self.tell(report);
+        let report = operation_status::ended(self.desired, status, revisions, record, journal)?;
+        let is_seen = operation_status::is_reported(&report.status, record, journal);
+        let report_step = self.tell(report);
         Ok(PlanVerdict::Act(match is_seen {
-            true => vec![told],
-            false => vec![told, accounted(record, journal)],
+            true => vec![report_step],
+            false => vec![report_step, accounted(record, journal)],
         }))
     }
 
@@ -481,7 +482,11 @@ impl ReleasePlanner<'_> {
         if let Some((last, known)) =
             last.zip(known).filter(|(last, known)| self.is_another(last, known))
         {
-            return PlanVerdict::Act(vec![self.tell(account::left(status, &last.record, known))]);
+            return PlanVerdict::Act(vec![self.tell(operation_status::left(
+                status,
+                &last.record,
+                known,
+            ))]);
         }
         let name = &self.desired.target.name;
         let keep = self.desired.uninstall.keep_history;
@@ -502,13 +507,15 @@ impl ReleasePlanner<'_> {
             return unknown.unwrap_or_else(|| self.begin_removal(&last.record, cause, status));
         }
         match changed {
-            Some(_) => PlanVerdict::Act(vec![self.tell(Report::of(account::forgotten(status)))]),
+            Some(_) => {
+                PlanVerdict::Act(vec![self.tell(Report::of(operation_status::forgotten(status)))])
+            }
             None => {
                 let text = known.map_or_else(
                     || "there is no release to uninstall".to_owned(),
                     |known| format!("Release {} is uninstalled", known.full_name()),
                 );
-                PlanVerdict::Rest(Rest::Settled(status::UNINSTALL_SUCCEEDED, text))
+                PlanVerdict::Outcome(Outcome::Settled(status::UNINSTALL_SUCCEEDED, text))
             }
         }
     }
@@ -542,7 +549,7 @@ impl ReleasePlanner<'_> {
         }
         let state = state(desired, status, revisions, drift.as_ref())?;
         if let Some(record) = self.adoptable(&state, status, forced)? {
-            let report = account::adopted(desired, status, record)?;
+            let report = operation_status::adopted(desired, status, record)?;
             return Ok(PlanVerdict::Act(vec![self.tell(report)]));
         }
         let is_uncounted = self.uncounted(&state);
@@ -562,23 +569,26 @@ impl ReleasePlanner<'_> {
             return Ok(held);
         }
         let is_held = !is_uncounted || self.observed.ran.failed_early;
-        if let (true, Some(rest)) = (is_held, self.later_retry(&state, &decision, status)) {
-            return Ok(rest);
+        if let (true, Some(outcome)) = (is_held, self.later_retry(&state, &decision, status)) {
+            return Ok(outcome);
         }
         Ok(match decision {
-            Decision::Rest => self.unless_contested(self.rest(status, true)),
+            Decision::Nothing => self.unless_contested(self.verdict_of_status(status, true)),
             Decision::Observe => {
                 let text = "the cluster was not compared with the release".to_owned();
                 self.failed(status::RECONCILE_ERROR, text)
             }
-            Decision::Exhausted => PlanVerdict::Rest(self.exhausted(status)),
+            Decision::Exhausted => PlanVerdict::Outcome(self.exhausted(status)),
             Decision::NoRollbackTarget => {
                 let text = "Failed to perform remediation: missing target release for rollback: \
                             cannot remediate failed release";
-                PlanVerdict::Rest(Rest::Stalled(status::MISSING_ROLLBACK_TARGET, text.to_owned()))
+                PlanVerdict::Outcome(Outcome::Stalled(
+                    status::MISSING_ROLLBACK_TARGET,
+                    text.to_owned(),
+                ))
             }
             Decision::Unlock(life) => match self.being_removed() {
-                Some(rest) => rest,
+                Some(outcome) => outcome,
                 None => self.unlock(status, &life)?,
             },
             Decision::Drift { digest, text } => self.drift(status, digest, &text),
@@ -599,7 +609,7 @@ impl ReleasePlanner<'_> {
         })
     }
 
-    /// The release that is there and that nobody here made, if it is just what is wished for.
+    /// The release that is there and that nobody here made, if it is as desired.
     fn adoptable(
         &self,
         state: &State,
@@ -657,7 +667,7 @@ impl ReleasePlanner<'_> {
         let default = || (status::RECONCILE_ERROR, "the release has failed".to_owned());
         let resting = |at| {
             let (why, text) = said().unwrap_or_else(default);
-            Some(PlanVerdict::Rest(Rest::Failed(why, text, Wake::at(at))))
+            Some(PlanVerdict::Outcome(Outcome::Failed(why, text, Wake::at(at))))
         };
         if ran.failed_early {
             return resting(self.later(retry.unwrap_or(self.desired.retry)));
@@ -681,7 +691,7 @@ impl ReleasePlanner<'_> {
         is_repeated.then(|| resting(self.later(self.desired.retry))).flatten()
     }
 
-    fn exhausted(&self, status: &ReleaseStatus) -> Rest {
+    fn exhausted(&self, status: &ReleaseStatus) -> Outcome {
         let action = status.last_attempted_action.map_or("", Action::as_str);
         let failures = self.desired.active(status).map_or(0, |active| active.failures);
         let mut text = format!("Failed to {action} after {failures} attempt(s)");
@@ -689,7 +699,7 @@ impl ReleasePlanner<'_> {
         if let Some(said) = status.summary(self.desired).filter(|it| it.status != Truth::True) {
             text = format!("{text}: {}", said.text);
         }
-        Rest::Stalled(status::RETRIES_EXCEEDED, text)
+        Outcome::Stalled(status::RETRIES_EXCEEDED, text)
     }
 
     /// A remediation ended in this run: the next run goes on, unless there were enough attempts.
@@ -702,16 +712,17 @@ impl ReleasePlanner<'_> {
             active.is_exhausted() && !goes_on
         });
         if is_over {
-            return PlanVerdict::Rest(self.exhausted(status));
+            return PlanVerdict::Outcome(self.exhausted(status));
         }
         let wait = active.and_then(|active| active.retry).unwrap_or(self.desired.retry);
         let said = status.summary(self.desired).map(|said| (said.reason, said.text));
         let (why, text) =
             said.unwrap_or_else(|| (status::RECONCILE_ERROR, "the release was undone".to_owned()));
-        PlanVerdict::Rest(Rest::Failed(why, text, Wake::at(self.later(wait))))
+        PlanVerdict::Outcome(Outcome::Failed(why, text, Wake::at(self.later(wait))))
     }
 
-    /// Where a run rests while another client may still be uninstalling the release: for as long as that may take here.
+    /// The outcome of a run while another client may still be uninstalling the release: for as long as that may take
+    /// here.
     fn being_removed(&self) -> Option<PlanVerdict<ReleaseStep>> {
         let ReleaseDesiredState { uninstall, .. } = self.desired;
         let last = self.observed.revisions.last().filter(|last| last.journal.is_none())?;
@@ -726,7 +737,7 @@ impl ReleasePlanner<'_> {
                  interrupted, and the release is upgraded",
                 record.full_name()
             );
-            PlanVerdict::Rest(Rest::Blocked(status::PENDING_RELEASE, text, Wake::at(until)))
+            PlanVerdict::Outcome(Outcome::Blocked(status::PENDING_RELEASE, text, Wake::at(until)))
         })
     }
 
@@ -736,9 +747,10 @@ impl ReleasePlanner<'_> {
         life: &Life,
     ) -> Result<PlanVerdict<ReleaseStep>, DigestError> {
         let Some(last) = self.observed.revisions.last() else {
-            return Ok(self.rest(status, false));
+            return Ok(self.verdict_of_status(status, false));
         };
-        let (report, description) = account::unlocked(self.desired, status, &last.record, life)?;
+        let (report, description) =
+            operation_status::unlocked(self.desired, status, &last.record, life)?;
         let version = last.record.version;
         // The status first: what it says comes true when this is repeated after a crash.
         Ok(PlanVerdict::Act(vec![self.tell(report), ReleaseStep::Unlock { version, description }]))
@@ -750,22 +762,22 @@ impl ReleasePlanner<'_> {
         digest: String,
         found: &str,
     ) -> PlanVerdict<ReleaseStep> {
-        let report = account::drifted(self.desired, status, found);
-        let is_told = report.status == self.observed.status;
+        let report = operation_status::drifted(self.desired, status, found);
+        let is_reported = report.status == self.observed.status;
         let is_enabled = self.desired.drift == DriftMode::Enabled;
         if is_enabled && self.observed.ran.corrected {
             if let Some(faults) = self.uncorrected() {
-                let text = account::correction_failed(status, faults);
+                let text = operation_status::correction_failed(status, faults);
                 return self.failed(status::DRIFT_CORRECTION_FAILED, text);
             }
             // Another client undoes it at once.
             let wake = Wake::at(self.later(self.desired.retry));
             let text = "correcting cluster drift".to_owned();
-            return PlanVerdict::Rest(Rest::Running(reason::PROGRESSING, text, wake));
+            return PlanVerdict::Outcome(Outcome::Running(reason::PROGRESSING, text, wake));
         }
         if !is_enabled {
-            return match is_told {
-                true => self.rest(status, false),
+            return match is_reported {
+                true => self.verdict_of_status(status, false),
                 false => PlanVerdict::Act(vec![self.tell(report)]),
             };
         }
@@ -785,24 +797,28 @@ impl ReleasePlanner<'_> {
     /// A release is not as it should be while an object of it is contested.
     fn unless_contested(&self, verdict: PlanVerdict<ReleaseStep>) -> PlanVerdict<ReleaseStep> {
         match (&self.observed.contested, &verdict) {
-            (Some((text, at)), PlanVerdict::Rest(Rest::Settled(..))) => {
-                PlanVerdict::Rest(Rest::Failed(reason::CONTESTED, text.clone(), Wake::at(*at)))
-            }
+            (Some((text, at)), PlanVerdict::Outcome(Outcome::Settled(..))) => PlanVerdict::Outcome(
+                Outcome::Failed(reason::CONTESTED, text.clone(), Wake::at(*at)),
+            ),
             _ => verdict,
         }
     }
 
-    /// There is nothing to do: the status says so, and the run rests where the conditions say.
-    fn rest(&self, status: &ReleaseStatus, is_in_sync: bool) -> PlanVerdict<ReleaseStep> {
-        let settled = account::settled(self.desired, status, is_in_sync);
+    /// There is nothing to do: the status says so, and the conditions give the outcome of the run.
+    fn verdict_of_status(
+        &self,
+        status: &ReleaseStatus,
+        is_in_sync: bool,
+    ) -> PlanVerdict<ReleaseStep> {
+        let settled = operation_status::settled(self.desired, status, is_in_sync);
         if settled != self.observed.status {
             return PlanVerdict::Act(vec![self.tell(Report::of(settled))]);
         }
         let wake = || Wake::at(self.later(self.desired.interval));
-        PlanVerdict::Rest(match status.summary(self.desired) {
-            Some(said) if said.status == Truth::True => Rest::Settled(said.reason, said.text),
-            Some(said) => Rest::Failed(said.reason, said.text, wake()),
-            None => Rest::Settled(
+        PlanVerdict::Outcome(match status.summary(self.desired) {
+            Some(said) if said.status == Truth::True => Outcome::Settled(said.reason, said.text),
+            Some(said) => Outcome::Failed(said.reason, said.text, wake()),
+            None => Outcome::Settled(
                 reason::SUCCEEDED,
                 "the release is as the HelmRelease says".to_owned(),
             ),

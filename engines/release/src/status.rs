@@ -1,8 +1,8 @@
 //! What the status of a HelmRelease says of its release, and how that becomes `Ready`.
 //!
 //! Here: the part of the status that decisions read and operations change, reasons, events, the summary.
-//! Elsewhere: what an operation changes in it ([`crate::account`]), the other conditions (`reconcile`), the object itself
-//! (the program).
+//! Elsewhere: what an operation changes in it ([`crate::operation_status`]), the other conditions (`reconcile`), the
+//! object itself (the program).
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ pub enum ReleaseStep {
         action: Action,
         /// The revision that it will be.
         version: i64,
-        /// The digest of what is wished for.
+        /// The digest of the desired state.
         inputs: String,
     },
     /// Deletes records that are too old, changes others, and creates the record with its journal.

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_only_of_what_was_released() {
+    fn a_change_is_reported_only_of_what_was_released() {
         let target = ReleaseTarget::of("web", "apps", "", "", "");
         let seen = |storage: &str, history: &[Snapshot]| {
             change(&target, "c", storage, history).map(TargetChange::as_str)

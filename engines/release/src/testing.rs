@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use helm::chart::Metadata;
 use lifecycle::{Event, State};
-use reconcile::{PlanVerdict, ReconciledKind as _, Rest, Time};
+use reconcile::{Outcome, PlanVerdict, ReconciledKind as _, Time};
 
 use crate::decide::Drift;
 use crate::journal::{Action, Journal};
@@ -148,7 +148,7 @@ pub(crate) struct TestCluster {
 /// Where a run ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    Rest(Rest),
+    Outcome(Outcome),
     Crash,
 }
 
@@ -198,7 +198,7 @@ impl TestCluster {
         Revisions::new(known.collect(), Vec::new())
     }
 
-    /// Runs until there is a rest, as `reconcile::drive` does it.
+    /// Runs until there is an outcome, as `reconcile::drive` does it.
     pub(crate) fn run(&mut self) -> End {
         let mut ran = RunProgress::default();
         let mut outcome: Option<StepOutcome> = None;
@@ -207,9 +207,9 @@ impl TestCluster {
             let observed = self.observe(&ran, outcome.as_ref());
             let steps = match Release::plan(&self.desired, &observed) {
                 PlanVerdict::Act(steps) => steps,
-                PlanVerdict::Rest(rest) => {
-                    assert!(!rest.has_empty_wake(), "{rest:?}");
-                    return End::Rest(rest);
+                PlanVerdict::Outcome(run_outcome) => {
+                    assert!(!run_outcome.has_empty_wake(), "{run_outcome:?}");
+                    return End::Outcome(run_outcome);
                 }
             };
             assert!(!steps.is_empty());
@@ -243,15 +243,15 @@ impl TestCluster {
     }
 
     /// Runs again and again while time passes, until nothing wakes it but the interval.
-    pub(crate) fn settle(&mut self) -> Rest {
+    pub(crate) fn settle(&mut self) -> Outcome {
         for _ in 0..40 {
             match self.run() {
                 End::Crash => self.log.push("CRASH".to_owned()),
-                End::Rest(rest) => match rest.wake().and_then(reconcile::Wake::earliest) {
+                End::Outcome(outcome) => match outcome.wake().and_then(reconcile::Wake::earliest) {
                     Some(at) if at < self.now + self.desired.interval => {
                         self.now = at.max(self.now);
                     }
-                    _ => return rest,
+                    _ => return outcome,
                 },
             }
         }

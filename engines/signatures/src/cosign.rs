@@ -1,8 +1,8 @@
 //! Signatures that cosign makes: whether one of an image is by a key, or by somebody whom an identity provider named.
 //!
 //! Here: what counts for an image ([`verify`], [`verify_keyless`]). In the folder: bundles (`bundle`), the older format
-//! under the tag `sha256-….sig` (`simple`). Elsewhere: finding them (`attached`), certificates, logs and identities
-//! (`sigstore`).
+//! under the tag `sha256-….sig` (`simple_signing`). Elsewhere: finding them (`referrers`), certificates, logs and
+//! identities (`sigstore`).
 //!
 //! Parity(flux): source-controller 1.9 with cosign 3.0, texts included.
 //! Differs(flux): whoever can push to the repository could have another image's signature in the older format count for
@@ -10,10 +10,10 @@
 //! and one good signature in either format is enough.
 
 mod bundle;
-mod simple;
+mod simple_signing;
 
-use crate::attached::{Descriptor, Search};
 use crate::key::Key;
+use crate::referrers::{Descriptor, Search};
 use crate::sigstore::{CertificateIdentity, Identities, TrustedRoot};
 
 pub(crate) use bundle::Bundle;
@@ -135,7 +135,7 @@ impl<'s> CosignSearchResult<'s> {
         }
         let mut of_layers = Vec::new();
         for layer in &self.layers {
-            let signature = simple::Signature::of(self.search, layer);
+            let signature = simple_signing::Signature::of(self.search, layer);
             let verified = signature.and_then(|signature| match trust {
                 Trust::Key(key) => signature.verify_by(key).map(|()| String::new()),
                 Trust::Identities(root, identities) => signature.verify_keyless(root, identities),

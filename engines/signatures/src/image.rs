@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::attached::Search;
 use crate::cosign;
 use crate::notation::{Notation, NotationVerdict};
+use crate::referrers::Search;
 use crate::sigstore::{CertificateIdentity, TrustedRoot};
 
 /// The data of a Secret.

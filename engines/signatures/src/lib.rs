@@ -13,10 +13,10 @@
 //! The judges are source-controller 1.9 and Helm 4.2; where this differs, the code says so.
 //! 1. `git.rs` takes the signature out of a commit or tag, and says what is verified in which mode.
 //! 2. `provenance.rs` compares a chart with the signed file beside it.
-//! 3. `pgp.rs` verifies OpenPGP signatures: `pgp/armor.rs` reads the armor, `pgp/ring.rs` the keys that count,
+//! 3. `pgp.rs` verifies OpenPGP signatures: `pgp/armor.rs` reads the armor, `pgp/keyring.rs` the keys that count,
 //!    `pgp/policy.rs` which of them and which signatures are good now, `pgp/key.rs` and `pgp/brainpool.rs` do what rPGP does not.
 //! 4. `ssh.rs` verifies SSH signatures, `pem.rs` reads their armor.
-//! 5. `image.rs` says who has to have signed an image, `attached.rs` which requests find its signatures.
+//! 5. `image.rs` says who has to have signed an image, `referrers.rs` which requests find its signatures.
 //! 6. `cosign.rs` verifies what cosign makes: by keys, or by identities with `sigstore.rs`.
 //! 7. `notation.rs` verifies what Notation makes, by a trust policy.
 //! 8. `key.rs`, `x509.rs`, `der.rs` and `proto.rs` are what these read.
@@ -24,7 +24,6 @@
 //! Nothing is read from a disk, a network or a clock, and nothing is logged. A signature that is missing, cannot be read or
 //! is made with what is not supported is refused.
 
-pub mod attached;
 pub mod cosign;
 mod der;
 pub mod git;
@@ -35,6 +34,7 @@ mod pem;
 mod pgp;
 mod proto;
 pub mod provenance;
+pub mod referrers;
 pub mod sigstore;
 mod ssh;
 #[cfg(test)]

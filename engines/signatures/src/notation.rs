@@ -2,7 +2,7 @@
 //!
 //! Here: the verdict ([`Notation`]). In the folder: the trust policy (`policy`), distinguished names (`name`), signatures
 //! in JSON and CBOR (`envelope`, `jws`, `cose`), the chain that is sent with one (`chain`).
-//! Elsewhere: finding signatures (`attached`), certificates themselves (`x509`).
+//! Elsewhere: finding signatures (`referrers`), certificates themselves (`x509`).
 //!
 //! Parity(flux): source-controller 1.9 with notation-go 1.3, texts included.
 //! Differs(flux): no plug-in, no list of revoked certificates and no time authority is known. What a signature or a policy
@@ -17,8 +17,8 @@ mod policy;
 
 use std::collections::BTreeMap;
 
-use crate::attached::{Descriptor, MOST_NOTATION, Search};
 use crate::pem;
+use crate::referrers::{Descriptor, MOST_NOTATION, Search};
 use crate::x509::Certificate;
 use envelope::{Envelope, EnvelopeError, Scheme};
 use policy::{Action, Check, Level, Policy, Statement};

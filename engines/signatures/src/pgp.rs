@@ -5,15 +5,15 @@
 pub(crate) mod armor;
 mod brainpool;
 mod key;
+mod keyring;
 mod policy;
-mod ring;
 
 use pgp::packet::{Packet, Signature, SignatureType};
 use pgp::types::{KeyId, VerifyingKey};
 
 use self::key::Verifier;
+pub(crate) use self::keyring::{Effort, Entity, read as read_ring};
 use self::policy::BoundKey;
-pub(crate) use self::ring::{Effort, Entity, read as read_ring};
 
 /// How many signatures one block may have.
 const MAX_SIGNATURES: usize = 16;
@@ -92,11 +92,11 @@ pub(crate) fn check<'e>(
     now: u64,
     effort: &mut Effort,
 ) -> Result<&'e Entity, String> {
-    for packet in ring::packets(signatures).take(MAX_SIGNATURES) {
+    for packet in keyring::packets(signatures).take(MAX_SIGNATURES) {
         let Packet::Signature(signature) = packet? else {
             return Err("openpgp: invalid data: non signature packet found".to_owned());
         };
-        let Some(id) = ring::issuer(&signature) else {
+        let Some(id) = keyring::issuer(&signature) else {
             return Err("openpgp: invalid data: signature doesn't have an issuer".to_owned());
         };
         let mut problem = None;

@@ -1,7 +1,8 @@
 //! Sigstore without keys: certificates of Fulcio for identities, entries in Rekor, timestamps of CT logs.
 //!
 //! Here: the certificate of a bundle ([`verify_bundle_certificate`]). In the folder: who is trusted (`root`), entries of
-//! Rekor (`entry`), certificate transparency (`sct`), identities (`identity`), signatures of the older format (`simple`).
+//! Rekor (`entry`), certificate transparency (`sct`), identities (`identity`), signatures of the older format
+//! (`simple_signing`).
 //! Elsewhere: bundles and their envelopes (`cosign`), certificates (`x509`).
 //!
 //! Parity(flux): the order of the checks and their texts are those of sigstore-go and cosign.
@@ -11,7 +12,7 @@ pub(crate) mod entry;
 pub(crate) mod identity;
 mod root;
 mod sct;
-pub(crate) mod simple;
+pub(crate) mod simple_signing;
 
 use std::collections::BTreeSet;
 

@@ -32,7 +32,7 @@ pub(crate) fn verify_any(
         .map_err(|why| format!("unable to unarmor SSH signature: {why}"))?;
     let mut problem = None;
     let mut is_tried = false;
-    let mut told: Vec<&str> = Vec::new();
+    let mut reasons: Vec<&str> = Vec::new();
     let mut left = MAX_KEYS;
     for list in lists {
         let keys = match authorized(list) {
@@ -47,17 +47,17 @@ pub(crate) fn verify_any(
             left = left.checked_sub(1).ok_or_else(|| format!("more than {MAX_KEYS} SSH keys"))?;
             match signed.verify(payload, &key) {
                 Ok(()) => return Ok(key.fingerprint(HashAlg::Sha256).to_string()),
-                Err(why) if told.contains(&why) => {}
-                Err(why) => told.push(why),
+                Err(why) if reasons.contains(&why) => {}
+                Err(why) => reasons.push(why),
             }
         }
     }
     match problem {
         Some(why) if !is_tried => Err(format!("unable to parse authorized keys: {why}")),
         _ => {
-            let told: String = told.iter().map(|why| format!("\n{why}")).collect();
+            let reasons: String = reasons.iter().map(|why| format!("\n{why}")).collect();
             Err(format!(
-                "unable to verify payload with any of the given authorized keys: no matching key{told}"
+                "unable to verify payload with any of the given authorized keys: no matching key{reasons}"
             ))
         }
     }

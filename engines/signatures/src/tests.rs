@@ -14,7 +14,7 @@ fn commit(signature: &str) -> Vec<u8> {
     format!("tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\ngpgsig {signature}\n\nx\n").into_bytes()
 }
 
-fn told(mode: Mode, object: &[u8], keys: &[(&str, &[u8])]) -> String {
+fn error_text(mode: Mode, object: &[u8], keys: &[(&str, &[u8])]) -> String {
     let tag = Tag { name: "v1", object: Some(("2f1d", object)) };
     let checkout = Checkout { commit: ("2f1d", object), tag: Some(tag) };
     verify(mode, &checkout, &Keys::new(keys.iter().copied()), NOW).unwrap_err().message
@@ -23,8 +23,8 @@ fn told(mode: Mode, object: &[u8], keys: &[(&str, &[u8])]) -> String {
 #[test]
 fn a_signature_is_not_read_when_it_is_too_large() {
     let signature = format!("-----BEGIN PGP SIGNATURE-----\n\n{}", "A".repeat(2 << 20));
-    let told = told(Mode::Head, &commit(&signature), &[("a.asc", b"")]);
-    assert!(told.ends_with("the signature is larger than 1048576 bytes"), "{told}");
+    let error_text = error_text(Mode::Head, &commit(&signature), &[("a.asc", b"")]);
+    assert!(error_text.ends_with("the signature is larger than 1048576 bytes"), "{error_text}");
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn a_signed_tag_counts_under_the_name_that_was_signed_only() {
         let checkout = Checkout { commit: ("336a", b"tree x\n"), tag: Some(tag) };
         verify(Mode::Tag, &checkout, &keys, NOW)
     };
-    let told = verified("real-ssh-ed25519", SIGNED_TAG).unwrap();
-    assert!(told.contains("tag 'real-ssh-ed25519@2f1d' with key"), "{told}");
+    let text = verified("real-ssh-ed25519", SIGNED_TAG).unwrap();
+    assert!(text.contains("tag 'real-ssh-ed25519@2f1d' with key"), "{text}");
     for name in ["v9.9.9", "real-ssh-ed25519-2", "real-ssh", ""] {
         let refused = verified(name, SIGNED_TAG).unwrap_err();
         assert_eq!(refused.reason, "InvalidTagSignature");
@@ -120,7 +120,7 @@ proptest! {
     ) {
         let keys = [("a.asc", keys.as_slice()), ("a.sshpub", line.as_bytes())];
         for mode in [Mode::Head, Mode::Tag, Mode::TagAndHead] {
-            prop_assert!(!told(mode, &commit(&signature), &keys).is_empty());
+            prop_assert!(!error_text(mode, &commit(&signature), &keys).is_empty());
         }
         let ring = provenance::keyring(keys.map(|(_, value)| value));
         let signed = format!("-----BEGIN PGP SIGNED MESSAGE-----\n\nx\n...\nfiles: {{}}\n{signature}");

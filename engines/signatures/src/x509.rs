@@ -237,7 +237,7 @@ fn text(name: &X509Name<'_>) -> String {
                 let id = attribute.attr_type().to_id_string();
                 let short = ATTRIBUTES.iter().find(|(known, _)| *known == id);
                 let value = attribute.as_str().map_or_else(
-                    |_| format!("#{}", crate::attached::hex(attribute.as_slice())),
+                    |_| format!("#{}", crate::referrers::hex(attribute.as_slice())),
                     escaped,
                 );
                 format!("{}={value}", short.map_or(id.as_str(), |(_, short)| short))

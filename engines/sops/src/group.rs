@@ -101,7 +101,8 @@ impl fmt::Display for DataKeyError {
                 write!(f, "Group {at}: SUCCESS\n\n")?;
                 continue;
             };
-            let keys: Vec<String> = errors.iter().map(|(name, error)| told(name, error)).collect();
+            let keys: Vec<String> =
+                errors.iter().map(|(name, error)| key_error(name, error)).collect();
             let keys = keys.join("\n\n");
             let lines: Vec<String> = keys.lines().map(|line| format!("  {line}")).collect();
             write!(f, "Group {at}: FAILED\n{}\n\n", lines.join("\n"))?;
@@ -111,7 +112,7 @@ impl fmt::Display for DataKeyError {
 }
 
 /// A key that failed, with its error in a column of its own.
-fn told(name: &str, error: &str) -> String {
+fn key_error(name: &str, error: &str) -> String {
     let wrapped = wrap(error, 60);
     let mut lines = wrapped.lines();
     let first = lines.next().unwrap_or_default();

@@ -1,9 +1,9 @@
 //! What an encrypted file says about itself, under `sops`.
 //!
-//! Here: taking it out of a tree, and its members. Elsewhere: its flat form (`store/flat.rs`), weakly typed members
-//! (`metadata/weak.rs`).
+//! Here: taking it out of a tree, and its members. Elsewhere: its flat form (`store/flat_metadata.rs`), weakly typed
+//! members (`metadata/weak_decoding.rs`).
 
-mod weak;
+mod weak_decoding;
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::limits::{FileLimitExceeded, SopsLimits};
 use crate::rule::{Pattern, Rule};
 use crate::service::ServiceKey;
 use crate::value::{MapItem, SopsValue};
-use weak::{Weak, WeakError};
+use weak_decoding::{Weak, WeakError};
 
 /// The key under which metadata stand.
 pub(crate) const SOPS: &str = "sops";

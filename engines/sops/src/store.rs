@@ -1,9 +1,10 @@
 //! Reading encrypted files of the five formats, and writing plain ones.
 //!
-//! Here: which format is read by what. Below: the formats, and metadata that are flattened into keys (`flat.rs`).
+//! Here: which format is read by what. Below: the formats, and metadata that are flattened into keys
+//! (`flat_metadata.rs`).
 
 mod dotenv;
-mod flat;
+mod flat_metadata;
 mod ini;
 mod json;
 mod yaml;
@@ -63,11 +64,11 @@ pub(crate) fn read(
                     *text = with_lines(text);
                 }
             }
-            flat::unflatten(items, limits)?
+            flat_metadata::unflatten(items, limits)?
         }
         SopsFormat::Dotenv => {
-            let items = flat::take(&mut documents).ok_or(MetadataError::Missing)?;
-            flat::unflatten(items, limits)?
+            let items = flat_metadata::take(&mut documents).ok_or(MetadataError::Missing)?;
+            flat_metadata::unflatten(items, limits)?
         }
     };
     let metadata = Metadata::read(&items, limits)?;

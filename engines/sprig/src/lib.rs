@@ -7,25 +7,25 @@
 //! Here: what is offered. Elsewhere: `include`, `tpl`, `required`, `lookup` (`helm`), Go's own functions (`gotemplate`),
 //! how entries are kept (`table.rs`), signatures (`signature.rs`), what bodies are given (`arguments.rs`), numbers out
 //! of any value (`cast.rs`), decimal numbers (`decimal.rs`), YAML as values (`yaml.rs`), the room that they take
-//! (`weight.rs`).
+//! (`memory_size.rs`).
 
 mod arguments;
 mod cast;
 mod decimal;
 mod functions;
+mod memory_size;
 #[cfg(test)]
 mod rendering;
 mod signature;
 mod table;
+mod template_environment;
 #[cfg(test)]
 mod testing;
-mod weight;
-mod world;
 mod yaml;
 
 pub use arguments::walk;
 pub use functions::yaml::write_yaml_v3;
+pub use memory_size::weight;
 pub use table::{functions, hermetic_functions};
-pub use weight::weight;
-pub use world::{Fill, TemplateEnvironment};
+pub use template_environment::{Fill, TemplateEnvironment};
 pub use yaml::read_yaml;

@@ -10,11 +10,11 @@ use crate::{Fill, TemplateEnvironment};
 
 /// A world at noon of the second day of 2020, whose randomness is a counter that was mixed well.
 #[derive(Debug)]
-pub(crate) struct DeterministicWorld;
+pub(crate) struct DeterministicEnvironment;
 
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
-impl TemplateEnvironment for DeterministicWorld {
+impl TemplateEnvironment for DeterministicEnvironment {
     fn now(&self) -> Time {
         Time::from_unix(1_577_966_400, 0, Zone::Utc)
     }
@@ -51,10 +51,10 @@ pub(crate) fn render(template: &str) -> String {
 /// [`render`] with data.
 pub(crate) fn render_with(template: &str, data: GoRuntimeValue) -> String {
     let run = || {
-        let functions = crate::functions::<DeterministicWorld>();
+        let functions = crate::functions::<DeterministicEnvironment>();
         let mut set = Set::new("t", functions).with_missing_key(MissingKey::Zero);
         set.parse("t", template.as_bytes()).map_err(|error| error.to_string())?;
-        set.run_with("t", data, &DeterministicWorld).map_err(|error| {
+        set.run_with("t", data, &DeterministicEnvironment).map_err(|error| {
             let text = error.to_string();
             text.split_once(">: ").map_or(text.clone(), |(_, message)| message.to_owned())
         })

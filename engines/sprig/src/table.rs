@@ -7,7 +7,7 @@ use gotemplate::{Call, FunctionError, Functions};
 use crate::arguments::TEXT_OVERHEAD_BYTES;
 use crate::functions::{ALL, from_json};
 use crate::signature;
-use crate::world::{Draws, FunctionWorld, NOT_ALONE, TemplateEnvironment};
+use crate::template_environment::{Draws, FunctionEnvironment, NOT_ALONE, TemplateEnvironment};
 
 /// A function of templates.
 pub(crate) struct SprigFunctionEntry {
@@ -152,12 +152,18 @@ fn functions_but<H: TemplateEnvironment + 'static>(is_absent: impl Fn(&str) -> b
             Body::Plain(body) => insert_plain(&mut functions, entry.name, signature, body),
             Body::Bounded(body) => functions.insert(entry.name, signature, body),
             Body::Impure(body) => functions.insert(entry.name, signature, move |call, args| {
-                let world = call.host::<H>().ok_or("this run knows nothing of the world")?;
-                body(&FunctionWorld { world, function: entry.name }, call, args)
+                let template_environment =
+                    call.host::<H>().ok_or("this run knows nothing of the world")?;
+                body(
+                    &FunctionEnvironment { template_environment, function: entry.name },
+                    call,
+                    args,
+                )
             }),
             Body::Random(body) => functions.insert(entry.name, signature, move |call, args| {
-                let world = call.host::<H>().ok_or("this run knows nothing of the world")?;
-                let seen = FunctionWorld { world, function: entry.name };
+                let template_environment =
+                    call.host::<H>().ok_or("this run knows nothing of the world")?;
+                let seen = FunctionEnvironment { template_environment, function: entry.name };
                 let draws = Draws::of(&seen).ok_or(NOT_ALONE)?;
                 body(draws, call, args)
             }),

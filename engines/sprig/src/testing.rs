@@ -4,7 +4,7 @@ use golang::GoRuntimeValue;
 use golang::time::{Time, Zone};
 use gotemplate::{MissingKey, Set, TemplateLimits};
 
-use crate::rendering::DeterministicWorld;
+use crate::rendering::DeterministicEnvironment;
 use crate::{Fill, TemplateEnvironment};
 
 /// It is always 2030-05-06 07:08:09 UTC, and only one host has an address.
@@ -20,7 +20,7 @@ impl TemplateEnvironment for Still {
     }
 
     fn randomness(&self) -> Option<&Fill> {
-        DeterministicWorld.randomness()
+        DeterministicEnvironment.randomness()
     }
 
     fn address_of(&self, host: &str) -> Result<String, String> {

@@ -22,12 +22,12 @@ use sources::http::Egress;
 use tower::util::{BoxCloneService, BoxCloneSyncService};
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
-use super::bounded::{ANSWER_LIMIT, BoundedBody};
 use super::error::chain;
 use super::kubeconfig::{KubeconfigError, Proxy, Remote};
 use super::leadership::{Leadership, LeadershipStream};
 use super::pool::Pool;
 use super::resolver::Resolver;
+use super::response_limit::{ANSWER_LIMIT, BoundedBody};
 use super::retry::Listen;
 use super::{Cluster, ClusterError};
 use crate::metrics::{ApiRequests, Metrics};
@@ -622,7 +622,7 @@ users:
     }
 
     #[tokio::test]
-    async fn a_kubeconfig_without_its_current_context_is_told_with_those_that_it_has() {
+    async fn a_kubeconfig_without_its_current_context_is_reported_with_its_contexts() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config");
         for (current, expected) in [

@@ -159,12 +159,12 @@ impl Candidate {
         &mut self,
         mut tell: impl FnMut(&ElectionState) + Send,
     ) -> LeadershipLostError {
-        let mut told = None;
+        let mut last_reported = None;
         let mut changed = |standing: ElectionState| {
-            if told.as_ref() != Some(&standing) {
+            if last_reported.as_ref() != Some(&standing) {
                 log(&standing);
                 tell(&standing);
-                told = Some(standing);
+                last_reported = Some(standing);
             }
         };
         let mut end = loop {

@@ -222,15 +222,15 @@ mod tests {
 
     #[test]
     fn an_answer_that_no_api_server_gives_is_not_repeated() {
-        let told = |status: Status| ClusterError::from(kube::Error::Api(Box::new(status)));
+        let error_of = |status: Status| ClusterError::from(kube::Error::Api(Box::new(status)));
         let text = Status::failure("hunter2", "Failed to parse error data").with_code(404);
         let expected = "the server responded with HTTP status 404 and no Kubernetes Status";
-        assert_eq!(told(text.clone()).to_string(), expected);
-        assert!(told(text).is_unserved());
+        assert_eq!(error_of(text.clone()).to_string(), expected);
+        assert!(error_of(text).is_unserved());
         let json: Status = serde_json::from_str(r#"{"message": "hunter2"}"#).unwrap();
-        assert!(!told(json).to_string().contains("hunter2"));
+        assert!(!error_of(json).to_string().contains("hunter2"));
         let own = Status::failure("secrets \"a\" not found", "NotFound").with_code(404);
-        assert_eq!(told(own).to_string(), "secrets \"a\" not found");
+        assert_eq!(error_of(own).to_string(), "secrets \"a\" not found");
         let unread = serde_json::from_str::<u8>("\"hunter2\"").unwrap_err();
         let error = ClusterError::from(kube::Error::SerdeError(unread)).to_string();
         assert!(!error.contains("hunter2"), "{error}");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fault_of_the_request_is_told_from_what_is() {
+    fn faults_of_the_request_are_distinguished_from_others() {
         let refused = |code| ClusterError::Refused(Box::new(Status { code, ..Status::default() }));
         for (code, transient, busy) in [
             (400, false, false),
@@ -314,8 +314,8 @@ mod tests {
             ("Failed to parse error data", "404 page not found"),
             ("Failed to parse error data", "<html>no such host</html>"),
         ] {
-            let told = serde_json::json!({"code": 404, "reason": reason, "message": message, "details": {}});
-            let error = answer(told);
+            let status = serde_json::json!({"code": 404, "reason": reason, "message": message, "details": {}});
+            let error = answer(status);
             assert!(!error.is_not_found() && error.is_unserved(), "{error}");
         }
         let busy = serde_json::json!({"code": 503, "reason": "NotFound", "details": details});

@@ -1,10 +1,10 @@
 //! Events: what happened to objects, on the way to event sinks.
 //!
 //! Here: an event, and a queue for each event sink ([`EventSink`]), so that a slow or dead sink delays no other. In the
-//! folder: the sink that posts events to Flux's notification-controller (`forward`). Elsewhere: the sink that records
+//! folder: the sink that posts events to Flux's notification-controller (`forwarder`). Elsewhere: the sink that records
 //! Kubernetes Events ([`crate::kubernetes_events`]), the endpoint at which other controllers post events (`serve::events`).
 
-pub mod forward;
+pub mod forwarder;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -118,7 +118,7 @@ pub trait EventSink: Send + 'static {
     const TAKES_POSTED: bool;
 
     /// Tells of one event; whatever goes wrong is logged and counted here. `is_last` while the process ends.
-    fn tell(&mut self, told: &EventRecord, is_last: bool) -> impl Future<Output = ()> + Send;
+    fn tell(&mut self, record: &EventRecord, is_last: bool) -> impl Future<Output = ()> + Send;
 
     /// Finishes pending work; no further events come.
     fn end(&mut self) -> impl Future<Output = ()> + Send {
@@ -202,13 +202,13 @@ impl Events {
     }
 
     /// Puts an event into the queues of those who take it; one that finds no room is counted and dropped.
-    pub fn put(&self, told: EventRecord) {
-        let told = Arc::new(told);
-        let bytes = told.bytes();
+    pub fn put(&self, record: EventRecord) {
+        let record = Arc::new(record);
+        let bytes = record.bytes();
         let lanes = self.lanes.lock();
-        for lane in lanes.iter().filter(|it| it.takes_posted || told.origin == Origin::Own) {
+        for lane in lanes.iter().filter(|it| it.takes_posted || record.origin == Origin::Own) {
             let waiting = lane.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-            if waiting > WAITING_BYTES || lane.way.try_send(told.clone()).is_err() {
+            if waiting > WAITING_BYTES || lane.way.try_send(record.clone()).is_err() {
                 lane.bytes.fetch_sub(bytes, Ordering::Relaxed);
                 self.metrics.dropped_event(lane.name);
             }
@@ -236,9 +236,9 @@ async fn work<S: EventSink>(
     mut waiting: Receiver<Arc<EventRecord>>,
     bytes: Arc<AtomicUsize>,
 ) {
-    while let Some(told) = waiting.recv().await {
-        bytes.fetch_sub(told.bytes(), Ordering::Relaxed);
-        sink.tell(&told, waiting.is_closed()).await;
+    while let Some(record) = waiting.recv().await {
+        bytes.fetch_sub(record.bytes(), Ordering::Relaxed);
+        sink.tell(&record, waiting.is_closed()).await;
     }
     sink.end().await;
 }
@@ -285,19 +285,19 @@ pub(crate) mod tests {
         const NAME: &'static str = if POSTED { "all" } else { "own" };
         const TAKES_POSTED: bool = POSTED;
 
-        async fn tell(&mut self, told: &EventRecord, _: bool) {
+        async fn tell(&mut self, record: &EventRecord, _: bool) {
             if self.1 {
                 std::future::pending::<()>().await;
             }
-            self.0.send(told.clone()).unwrap();
+            self.0.send(record.clone()).unwrap();
         }
     }
 
     fn sink<const POSTED: bool>(
         is_dead: bool,
     ) -> (RecordingSink<POSTED>, UnboundedReceiver<EventRecord>) {
-        let (way, told) = unbounded_channel();
-        (RecordingSink(way, is_dead), told)
+        let (way, records) = unbounded_channel();
+        (RecordingSink(way, is_dead), records)
     }
 
     #[tokio::test]
@@ -306,7 +306,7 @@ pub(crate) mod tests {
         let events = Events::new("i", metrics.clone());
         let (dead, mut never) = sink::<false>(true);
         events.add(dead);
-        let (own, mut told) = sink::<true>(false);
+        let (own, mut records) = sink::<true>(false);
         events.add(own);
         for at in 0..MAX_QUEUED_EVENTS + 7 {
             events.put(announcement(&at.to_string()));
@@ -315,7 +315,7 @@ pub(crate) mod tests {
             }
         }
         for at in 0..MAX_QUEUED_EVENTS + 7 {
-            assert_eq!(told.recv().await.unwrap().event.message, at.to_string());
+            assert_eq!(records.recv().await.unwrap().event.message, at.to_string());
         }
         // One of them was taken out of its queue.
         let text = metrics.text();
@@ -339,17 +339,17 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_is_told_before_the_end_and_nothing_after_it() {
+    async fn waiting_events_are_sent_before_the_end_and_none_after_it() {
         let events = Events::new("i", Metrics::new());
-        let (own, mut told) = sink::<false>(false);
+        let (own, mut records) = sink::<false>(false);
         events.add(own);
         events.put(announcement("first"));
         events.put(announcement("last"));
         events.settle().await;
         events.put(announcement("late"));
         let mut all = Vec::new();
-        while let Some(told) = told.recv().await {
-            all.push(told.event.message);
+        while let Some(record) = records.recv().await {
+            all.push(record.event.message);
         }
         assert_eq!(all, ["first", "last"]);
     }
@@ -373,11 +373,11 @@ pub(crate) mod tests {
         }
 
         let events = Events::new("i", Metrics::new());
-        let (way, mut told) = unbounded_channel();
+        let (way, mut records) = unbounded_channel();
         events.add(Ending(way));
         events.put(announcement("last"));
         events.settle().await;
-        assert_eq!([told.recv().await, told.recv().await], [Some("told"), Some("ended")]);
+        assert_eq!([records.recv().await, records.recv().await], [Some("told"), Some("ended")]);
     }
 
     #[tokio::test]
@@ -397,7 +397,7 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn annotations_for_events_are_part_of_them() {
         let events = Events::new("i", Metrics::new());
-        let (own, mut told) = sink::<false>(false);
+        let (own, mut records) = sink::<false>(false);
         events.add(own);
         let object: Kustomization = serde_json::from_value(json!({
             "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
@@ -409,10 +409,10 @@ pub(crate) mod tests {
         .unwrap();
         let event = announcement("").event;
         events.announce(&object, "kustomize-controller", event.clone());
-        let told = told.recv().await.unwrap();
-        assert_eq!(told.about, announcement("").about);
+        let record = records.recv().await.unwrap();
+        assert_eq!(record.about, announcement("").about);
         let mut metadata = event.metadata;
         metadata.insert("event.toolkit.fluxcd.io/env".to_owned(), "prod".to_owned());
-        assert_eq!(told.event.metadata, metadata);
+        assert_eq!(record.event.metadata, metadata);
     }
 }

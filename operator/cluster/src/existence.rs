@@ -166,16 +166,18 @@ impl Cluster {
     /// The name of the CRD of a kind, if there is one.
     async fn crd_of(&self, id: &ObjectId) -> Result<Option<String>, ClusterError> {
         let suffix = format!(".{}", id.group);
-        let told = |error: ClusterError| {
+        let unanswered = |error: ClusterError| {
             let subject = id.subject();
             ClusterError::NoAnswer(format!(
                 "cannot tell whether {subject} was deleted: its kind is not served, and CustomResourceDefinitions \
                  cannot be read: {error}"
             ))
         };
-        let all = self.ask_ourselves(CRDS, METADATA_LIST).await.map_err(told)?;
+        let all = self.ask_ourselves(CRDS, METADATA_LIST).await.map_err(unanswered)?;
         let Some(items) = all.get("items").and_then(Value::as_array) else {
-            return Err(told(ClusterError::NoAnswer("the response is not a list".to_owned())));
+            return Err(unanswered(ClusterError::NoAnswer(
+                "the response is not a list".to_owned(),
+            )));
         };
         let names = items.iter().filter_map(|it| it.pointer("/metadata/name")?.as_str());
         for name in names.filter(|name| name.ends_with(&suffix)) {
@@ -188,7 +190,7 @@ impl Cluster {
                     }
                 }
                 Err(error) if error.is_not_found() => {}
-                Err(error) => return Err(told(error)),
+                Err(error) => return Err(unanswered(error)),
             }
         }
         Ok(None)

@@ -32,10 +32,10 @@ impl EventSink for Recorder {
     /// Whoever posts an event has recorded it.
     const TAKES_POSTED: bool = false;
 
-    async fn tell(&mut self, told: &EventRecord, is_last: bool) {
-        let EventObject { namespace, name, .. } = &told.about;
+    async fn tell(&mut self, record: &EventRecord, is_last: bool) {
+        let EventObject { namespace, name, .. } = &record.about;
         let api: Api<CoreEvent> = Api::namespaced(self.client.clone(), namespace);
-        if let Err(error) = api.create(&PostParams::default(), &recorded(told)).await {
+        if let Err(error) = api.create(&PostParams::default(), &recorded(record)).await {
             tracing::info!(name, namespace, error = %error, "failed to record event");
         }
         if !is_last {
@@ -45,8 +45,8 @@ impl EventSink for Recorder {
 }
 
 /// An event as Kubernetes has it.
-fn recorded(told: &EventRecord) -> CoreEvent {
-    let EventRecord { about, event, at, controller, instance, .. } = told;
+fn recorded(record: &EventRecord) -> CoreEvent {
+    let EventRecord { about, event, at, controller, instance, .. } = record;
     let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let severity = match event.severity {
         Severity::Info => "Normal",
@@ -98,8 +98,8 @@ mod tests {
 
     #[test]
     fn an_event_is_recorded_as_flux_records_it() {
-        let told = announcement("no such file");
-        let event = serde_json::to_value(recorded(&told)).unwrap();
+        let record = announcement("no such file");
+        let event = serde_json::to_value(recorded(&record)).unwrap();
         assert_eq!(event["metadata"]["name"], "app.1886caf244ffa780");
         assert_eq!(event["metadata"]["namespace"], "apps");
         assert_eq!(event["type"], "Warning");

@@ -5,12 +5,11 @@
 //! [`object_pages`]), whether an object exists
 //! (`existence`), statuses and finalizers ([`status`]), events on their way to those who follow them ([`events`]) and as
 //! Kubernetes records them ([`kubernetes_events`]), watching ([`watch`]: over connections of a [`pool`], object by object
-//! as [`decode`] reads them), what an answer may cost ([`bounded`]), when a server wants to be asked again (`retry`),
-//! kubeconfigs from Secrets ([`kubeconfig`]), which of several processes acts ([`election`], [`lease`], [`leadership`]),
-//! metrics ([`metrics`]).
+//! as [`decode`] reads them), what an answer may cost ([`response_limit`]), when a server wants to be asked again
+//! (`retry`), kubeconfigs from Secrets ([`kubeconfig`]), which of several processes acts ([`election`], [`lease`],
+//! [`leadership`]), metrics ([`metrics`]).
 //! Elsewhere: what to write and when (`controllers`, engines `apply` and `reconcile`).
 
-mod bounded;
 pub mod capabilities;
 pub mod client;
 pub mod decode;
@@ -33,6 +32,7 @@ pub mod objects;
 pub mod pager;
 mod pool;
 mod resolver;
+mod response_limit;
 mod retry;
 pub mod services;
 pub mod status;

@@ -217,9 +217,9 @@ mod tests {
     #[tokio::test]
     async fn lines_come_while_the_container_still_prints() {
         let asked = Arc::new(Mutex::new(String::new()));
-        let told = asked.clone();
+        let recorded = asked.clone();
         let cluster = answering(move |(request, _)| {
-            *told.lock() = request;
+            *recorded.lock() = request;
             // The answer does not end.
             let parts = stream::iter([Ok::<_, std::io::Error>("a\nb"), Ok("c\n")]);
             (200, Body::from_stream(parts.chain(stream::pending())))

@@ -235,7 +235,7 @@ impl Metrics {
         let dropped_events = added(
             &mut registry,
             "windlass_dropped_events",
-            "Events dropped because the queue of those who are told was full",
+            "Events dropped because the queue of an event sink was full",
         );
         let notifications = added(
             &mut registry,

@@ -82,12 +82,12 @@ impl Cluster {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let told = RetryAfterHint::default();
+            let hint = RetryAfterHint::default();
             let mut sent = request.clone();
-            sent.extensions_mut().insert(told.clone());
+            sent.extensions_mut().insert(hint.clone());
             let error = match self.unary.request_text(sent).await {
                 Ok(answer) => return Ok(answer),
-                Err(error) => told.into(ClusterError::from(error)),
+                Err(error) => hint.into(ClusterError::from(error)),
             };
             let busy = matches!(error.code(), Some(429 | 503 | 504));
             let lost = matches!(error, ClusterError::NoAnswer(_)) && attempt <= repeats;

@@ -234,10 +234,10 @@ mod tests {
     /// A server of a list of two pages, which sends no more than so many objects at once, and what it was asked for.
     async fn server(most: usize) -> (Cluster, Arc<Mutex<Vec<String>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let told = asked.clone();
+        let recorded = asked.clone();
         let cluster = answering(move |(request, _)| {
             let query = request.split_once('?').map(|it| it.1.to_owned()).unwrap_or_default();
-            told.lock().push(query.clone());
+            recorded.lock().push(query.clone());
             let limit: usize = query
                 .split('&')
                 .find_map(|it| it.strip_prefix("limit="))

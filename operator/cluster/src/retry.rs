@@ -28,7 +28,8 @@ pub(super) struct RetryAfterHint(Arc<OnceLock<Duration>>);
 impl RetryAfterHint {
     /// Puts what was said into the error, where [`ClusterError::retry_after`] finds it.
     pub(super) fn into(self, error: ClusterError) -> ClusterError {
-        let (Some(told), ClusterError::Refused(mut status)) = (self.0.get(), error.clone()) else {
+        let (Some(retry_after), ClusterError::Refused(mut status)) = (self.0.get(), error.clone())
+        else {
             return error;
         };
         let details = status.details.get_or_insert_with(|| StatusDetails {
@@ -39,7 +40,7 @@ impl RetryAfterHint {
             causes: Vec::new(),
             retry_after_seconds: 0,
         });
-        details.retry_after_seconds = u32::try_from(told.as_secs()).unwrap_or(u32::MAX);
+        details.retry_after_seconds = u32::try_from(retry_after.as_secs()).unwrap_or(u32::MAX);
         ClusterError::Refused(status)
     }
 }
@@ -58,8 +59,8 @@ pub(super) fn delay(error: &ClusterError, attempt: u32, path: &str) -> Option<Du
     });
     match error.retry_after() {
         // Never earlier than was asked for.
-        Some(told) if told <= MAX_HELD_REQUEST_DELAY => {
-            Some(told + reconcile::jittered(told / 4, 99, seed))
+        Some(retry_after) if retry_after <= MAX_HELD_REQUEST_DELAY => {
+            Some(retry_after + reconcile::jittered(retry_after / 4, 99, seed))
         }
         Some(_) => None,
         None => Some(reconcile::jittered(Duration::from_millis(100 << attempt.min(6)), 50, seed)),
@@ -98,7 +99,7 @@ where
     }
 
     fn call(&mut self, request: Request<A>) -> Self::Future {
-        let told = request.extensions().get::<RetryAfterHint>().cloned();
+        let hint = request.extensions().get::<RetryAfterHint>().cloned();
         let answer = self.0.call(request);
         Box::pin(async move {
             let answer = answer.await?;
@@ -106,11 +107,11 @@ where
                 answer.status(),
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
             );
-            if let (true, Some(told)) = (is_put_off, told)
+            if let (true, Some(hint)) = (is_put_off, hint)
                 && let Some(by) = retry_after(answer.headers())
             {
                 // A request is sent once, so nothing was said before.
-                let _ = told.0.set(by);
+                let _ = hint.0.set(by);
             }
             Ok(answer)
         })
@@ -128,22 +129,22 @@ mod tests {
         ClusterError::Refused(Box::new(Status { code: 429, ..Status::default() }))
     }
 
-    async fn told_by(status: u16, header: &'static str) -> ClusterError {
+    async fn refused_with(status: u16, header: &'static str) -> ClusterError {
         let answer = move |_: Request<()>| async move {
             let answer = Response::builder().status(status).header(RETRY_AFTER, header);
             Ok::<_, std::convert::Infallible>(answer.body(()).unwrap())
         };
         let service = ServiceBuilder::new().layer(Listen).service(service_fn(answer));
-        let told = RetryAfterHint::default();
+        let hint = RetryAfterHint::default();
         let mut request = Request::new(());
-        request.extensions_mut().insert(told.clone());
+        request.extensions_mut().insert(hint.clone());
         service.oneshot(request).await.unwrap();
-        told.into(refused())
+        hint.into(refused())
     }
 
     #[tokio::test]
     async fn what_a_busy_server_says_about_when_to_come_back_is_heard() {
-        let heard = async |status, header| told_by(status, header).await.retry_after();
+        let heard = async |status, header| refused_with(status, header).await.retry_after();
         assert_eq!(heard(429, "7").await, Some(Duration::from_secs(7)));
         assert_eq!(heard(503, " 1 ").await, Some(Duration::from_secs(1)));
         assert_eq!(heard(429, "999999999999").await, Some(MAX_RETRY_AFTER_DELAY));
@@ -153,15 +154,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_comes_back_earlier_than_told_and_no_permit_is_held_for_long() {
-        let short = told_by(429, "2").await;
+    async fn no_request_is_retried_before_retry_after_and_no_permit_is_held_for_long() {
+        let short = refused_with(429, "2").await;
         let two = Duration::from_secs(2);
         let three = Duration::from_secs(3);
         for path in ["/a", "/b", "/c"] {
             let delay = delay(&short, 1, path).unwrap();
             assert!(delay >= two && delay <= three, "{delay:?}");
         }
-        assert_eq!(delay(&told_by(429, "60").await, 1, "/a"), None);
+        assert_eq!(delay(&refused_with(429, "60").await, 1, "/a"), None);
     }
 
     #[test]

@@ -40,8 +40,9 @@ impl Cluster {
             Err(error) => return gone(error),
         };
         let read = super::decode::object(answer.as_bytes());
-        let told = |error| ClusterError::Unreadable(super::decode::why(answer.as_bytes(), &error));
-        read.map(Some).map_err(told)
+        let unreadable =
+            |error| ClusterError::Unreadable(super::decode::why(answer.as_bytes(), &error));
+        read.map(Some).map_err(unreadable)
     }
 
     /// Replaces fields in the status of an object that cannot be read, as `manager`.

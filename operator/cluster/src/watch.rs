@@ -15,7 +15,6 @@ use kube::client::Body;
 use tokio::time::timeout;
 
 use self::lines::Lines;
-use super::bounded::{ANSWER_LIMIT, piece};
 use super::decode::{
     DecodedObject, FullObject, LIST_LIMIT, Line, METADATA, METADATA_LIST, MetadataOnly,
     OBJECTS_PER_PAGE, Page, Wire,
@@ -25,6 +24,7 @@ use super::error::chain;
 use super::kind::OurKind;
 use super::objects::url_encode;
 use super::pool::{ConnectionSlot, Pool};
+use super::response_limit::{ANSWER_LIMIT, piece};
 use super::{Cluster, ClusterError};
 
 /// What to watch among the objects of a kind.
@@ -176,7 +176,7 @@ struct Watch<T> {
     query: String,
     accept: AcceptedForms,
     phase: Phase,
-    told: VecDeque<WatcherEvent<T>>,
+    events: VecDeque<WatcherEvent<T>>,
     page: usize,
     listed: usize,
     delay: Duration,
@@ -193,7 +193,7 @@ impl<T: Wire> Watch<T> {
             query,
             accept,
             phase: Phase::Listing(None),
-            told: VecDeque::new(),
+            events: VecDeque::new(),
             page: OBJECTS_PER_PAGE,
             listed: 0,
             delay: FIRST_DELAY,
@@ -204,7 +204,7 @@ impl<T: Wire> Watch<T> {
     fn follow(self) -> impl Stream<Item = Result<WatcherEvent<T>, ClusterError>> + Send + use<T> {
         let steps = stream::unfold(self, |mut watch| async move {
             loop {
-                if let Some(seen) = watch.told.pop_front() {
+                if let Some(seen) = watch.events.pop_front() {
                     return Some((Ok(seen), watch));
                 }
                 if let Err(error) = watch.step().await {
@@ -280,18 +280,18 @@ impl<T: Wire> Watch<T> {
         let page = Page::<T>::read(&text).map_err(unreadable)?;
         if from.is_none() {
             self.listed = 0;
-            self.told.push_back(WatcherEvent::Listing);
+            self.events.push_back(WatcherEvent::Listing);
         }
         self.listed += page.items.len();
         if self.listed > LIST_LIMIT {
             let text = format!("a list has more than {LIST_LIMIT} objects");
             return Err(ClusterError::NoAnswer(text));
         }
-        self.told.extend(page.items.into_iter().map(WatcherEvent::Listed));
+        self.events.extend(page.items.into_iter().map(WatcherEvent::Listed));
         self.phase = match (page.next, page.version) {
             (Some(next), _) => Phase::Listing(Some(next)),
             (None, Some(version)) => {
-                self.told.push_back(WatcherEvent::ListEnded);
+                self.events.push_back(WatcherEvent::ListEnded);
                 self.page = OBJECTS_PER_PAGE;
                 Phase::Listed(version)
             }
@@ -310,7 +310,7 @@ impl<T: Wire> Watch<T> {
         );
         match self.ask(&query, self.accept.object).await {
             Ok(body) => {
-                self.told.push_back(WatcherEvent::Live);
+                self.events.push_back(WatcherEvent::Live);
                 let lines = Lines::new(body);
                 let since = Instant::now();
                 self.phase = Phase::Watching { version, lines, since };
@@ -338,7 +338,7 @@ impl<T: Wire> Watch<T> {
                 if since.elapsed() < LONGEST_DELAY {
                     self.hold_back();
                 }
-                self.told.push_back(WatcherEvent::Interrupted);
+                self.events.push_back(WatcherEvent::Interrupted);
                 self.phase = Phase::Listed(version);
                 return Ok(());
             }
@@ -372,7 +372,7 @@ impl<T: Wire> Watch<T> {
             return Err(ClusterError::NoAnswer(text.to_owned()));
         }
         self.delay = FIRST_DELAY;
-        self.told.extend(seen);
+        self.events.extend(seen);
         self.phase = Phase::Watching { version, lines, since };
         Ok(())
     }

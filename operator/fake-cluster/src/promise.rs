@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use reconcile::Rest;
+use reconcile::Outcome;
 use serde_json::Value;
 
 /// Every field of the schema of a kind is among those that are used or those that are refused, and no other is.
@@ -25,9 +25,9 @@ pub fn knows_every_field<'f>(kind: &str, known: impl IntoIterator<Item = &'f str
 ///
 /// # Panics
 /// Where the run does not end so.
-pub fn refuses(field: &str, rest: &Rest) {
-    assert!(matches!(rest, Rest::Stalled(..)), "{field}: {rest:?}");
-    let text = rest.text();
+pub fn refuses(field: &str, outcome: &Outcome) {
+    assert!(matches!(outcome, Outcome::Stalled(..)), "{field}: {outcome:?}");
+    let text = outcome.text();
     assert!(text.starts_with(&format!("spec.{field}")), "{text}");
     assert!(text.contains("is not supported"), "{text}");
 }

@@ -1,9 +1,9 @@
 //! Delivery: from events to what services are sent, by Alerts and Providers.
 //!
 //! Here: what all of it shares, start and end. In the folder: which events go where (`dispatch`, `matcher`), what was told lately
-//! (`repetitions`), what waits (`spool`) and for whom (`provider_queues`), attempts and pauses (`provider_queue`), one attempt (`attempt`), how the
-//! last one ended (`last_deliveries`), what goes out (`transport`, `nats`), what is sent about incidents (`incidents`) and which
-//! events wait for them (`suppression`).
+//! (`repeated_events`), what waits (`spool`) and for whom (`provider_queues`), attempts and pauses (`provider_queue`),
+//! one attempt (`attempt`), how the last one ended (`last_deliveries`), what goes out (`transport`, `nats`), what is
+//! sent about incidents (`incidents`) and which events wait for them (`suppression`).
 //! Elsewhere: the decisions (`engines/notify`), the way of events (`windlass_cluster::events`), requests (`windlass_runtime::http_request`).
 
 pub mod attempt;
@@ -14,7 +14,7 @@ mod matcher;
 mod nats;
 mod provider_queue;
 mod provider_queues;
-mod repetitions;
+mod repeated_events;
 mod spool;
 pub(crate) mod suppression;
 pub mod transport;
@@ -33,8 +33,8 @@ pub(crate) use self::provider_queues::{Lanes, ProviderKey};
 
 use self::dispatch::Dispatcher;
 use self::incidents::Outcomes;
-use self::provider_queue::Troubles;
-use self::repetitions::Repetitions;
+use self::provider_queue::ProviderHealth;
+use self::repeated_events::Repetitions;
 use self::spool::{Bounds, Notification, Spool};
 use self::suppression::Suppression;
 use windlass_runtime::context::Context;
@@ -68,7 +68,7 @@ pub struct Delivery {
     spool: Arc<Spool>,
     lanes: Arc<Lanes>,
     permits: Permits,
-    troubles: Troubles,
+    provider_health: ProviderHealth,
     last: Arc<LastDeliveries>,
     outcomes: Outcomes,
     suppression: Suppression,
@@ -93,7 +93,7 @@ impl Delivery {
             lanes: context.shared::<Lanes>(),
             spool: Arc::new(spool),
             permits: Permits::shared(MAX_CONCURRENT_REQUESTS, REQUESTS_EACH),
-            troubles: Troubles::default(),
+            provider_health: ProviderHealth::default(),
             last: context.shared::<LastDeliveries>(),
             outcomes: Outcomes::default(),
             suppression: Suppression::default(),
@@ -179,7 +179,7 @@ impl Delivery {
     }
 
     /// Whether the same was recorded a moment ago.
-    fn is_told(&self, key: &str) -> bool {
+    fn is_reported(&self, key: &str) -> bool {
         let mut warned = self.warned.lock();
         warned.is_repeated(key, Instant::now())
     }

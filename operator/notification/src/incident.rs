@@ -5,22 +5,23 @@
 //! comes to the same; what was sent stands in the status of the Incident. An Incident is created before anything is sent
 //! about it.
 //!
-//! Here: one pass, which opens, updates and resolves. Below: what objects report (`observed`), Providers whose services accept
-//! nothing (`deliveries`), the objects that keep incidents (`incident_store`), when writes pause (`backoff`) and whose turn it is
-//! (`turns`), who is sent what about them (`audience`, `notifier`, `wording`), and events that are sent after all
-//! (`suppression`). Elsewhere: which failures are one incident (`cause::incident`), Alerts and sending (`delivery`).
+//! Here: one pass, which opens, updates and resolves. Below: what objects report (`observed_objects`), Providers whose
+//! services accept nothing (`deliveries`), the objects that keep incidents (`incident_store`), when writes pause
+//! (`backoff`) and whose turn it is (`namespace_order`), who is sent what about them (`alerts_of_incident`, `notifier`,
+//! `event_text`), and events that are sent after all (`suppression`). Elsewhere: which failures are one incident
+//! (`cause::incident`), Alerts and sending (`delivery`).
 
-mod audience;
+mod alerts_of_incident;
 mod backoff;
 mod deliveries;
+mod event_text;
 mod incident_store;
+mod namespace_order;
 mod notifier;
-mod observed;
+mod observed_objects;
 mod suppression;
 #[cfg(test)]
 mod testing;
-mod turns;
-mod wording;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,14 +37,14 @@ use objects::ObjectId;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use self::audience::Audience;
+use self::alerts_of_incident::Audience;
 use self::incident_store::Book;
-use self::notifier::{Notice, Teller};
-pub use self::observed::Row;
-use self::observed::{ListedKinds, ObservedObjects};
+use self::namespace_order::Turns;
+use self::notifier::{IncidentNotifier, Notice};
+pub use self::observed_objects::Row;
+use self::observed_objects::{ListedKinds, ObservedObjects};
 use self::suppression::{EventDecision, IncidentNotice, decision};
-use self::turns::Turns;
-use super::delivery::incidents::Wanting;
+use super::delivery::incidents::Subscriber;
 use super::delivery::suppression::{Beginning, Topic};
 use super::delivery::{Delivery, LastDeliveries, LastDelivery, ProviderKey};
 use windlass_runtime::context::Context;
@@ -163,7 +164,7 @@ pub async fn run(
         let mut run = IncidentRun {
             gone,
             book: Book::new(context.clone()),
-            teller: Teller::new(context.clone(), delivery.clone()),
+            notifier: IncidentNotifier::new(context.clone(), delivery.clone()),
             deliveries: context.shared::<LastDeliveries>(),
             delivered: BTreeMap::new(),
             context,
@@ -228,7 +229,7 @@ struct IncidentRun {
     next: Option<Instant>,
     gone: Arc<DeletedIncidents>,
     book: Book,
-    teller: Teller,
+    notifier: IncidentNotifier,
     /// Since when this process knows of a failure.
     since: BTreeMap<IncidentIdentity, Instant>,
     turns: Turns,
@@ -260,7 +261,7 @@ fn lasts(known: Duration, failing: Option<Duration>, is_waiting: bool) -> bool {
 impl IncidentRun {
     async fn pass(&mut self) {
         self.book.pass();
-        self.teller.record(&mut self.book).await;
+        self.notifier.record(&mut self.book).await;
         // All Providers were listed before the first pass, so one that is not seen does not exist.
         let now = jiff::Timestamp::now();
         self.deliveries.retain(|place| {
@@ -283,10 +284,10 @@ impl IncidentRun {
                 self.tell_end(&incident).await;
             }
         }
-        let wanting = if is_kept { self.delivery.wanting() } else { Vec::new() };
+        let subscribers = if is_kept { self.delivery.subscribers() } else { Vec::new() };
         let listed = ListedKinds::of(&self.rows, &self.context);
         let is_needed = is_kept && (is_failing || self.book.has_unfinished());
-        if wanting.is_empty() && !is_needed {
+        if subscribers.is_empty() && !is_needed {
             self.send_suppressed(&listed).await;
             if is_kept {
                 self.sweep().await;
@@ -298,23 +299,23 @@ impl IncidentRun {
             return;
         }
         self.judge(&listed).await;
-        let audience = Audience::new(&wanting, self.context.settings.no_cross_namespace_refs);
+        let audience = Audience::new(&subscribers, self.context.settings.no_cross_namespace_refs);
         self.write(&listed, &audience).await;
-        self.tell(&wanting, &audience).await;
+        self.tell(&subscribers, &audience).await;
         self.send_suppressed(&listed).await;
         self.sweep().await;
     }
 
     /// Deletes old Incidents.
     async fn sweep(&mut self) {
-        let teller = &self.teller;
+        let notifier = &self.notifier;
         let judged = &self.judged;
         let is_needed = |incident: &Incident| {
             let is_found = || {
                 incident_store::identity(incident)
                     .is_some_and(|it| judged.of(&it.0, &it.1).is_some())
             };
-            teller.is_waiting(incident) || is_found() && incident_store::state(incident).is_none()
+            notifier.is_waiting(incident) || is_found() && incident_store::state(incident).is_none()
         };
         self.book.sweep(is_needed).await;
     }
@@ -348,7 +349,7 @@ impl IncidentRun {
         });
         // It panics only by a bug, and begins anew then.
         let Ok((observed, judged, took)) = judging.await else { return };
-        self.next = Some(Instant::now() + rest(took));
+        self.next = Some(Instant::now() + pause_after(took));
         self.observed = observed;
         let Some(judged) = judged else { return };
         self.judged = judged;
@@ -444,7 +445,7 @@ impl IncidentRun {
     }
 
     /// Has sent what is due.
-    async fn tell(&mut self, wanting: &[Wanting], audience: &Audience) {
+    async fn tell(&mut self, subscribers: &[Subscriber], audience: &Audience) {
         for (step, object) in self.book.open_ones().into_iter().enumerate() {
             pause(step).await;
             let Some(identity) = incident_store::identity(&object) else { continue };
@@ -459,26 +460,26 @@ impl IncidentRun {
                 None => audience.of(std::iter::once(subject)),
             };
             let own = self.judged.verdicts.get(subject).map(|it| it.own);
-            let due = self.teller.due(&object, wanting, named, own == Some(Own::Paused));
+            let due = self.notifier.due(&object, subscribers, named, own == Some(Own::Paused));
             if due.is_empty() {
                 continue;
             }
             let about = failing.map(|it| self.about(it));
             let about = about.unwrap_or_else(|| vec![self.observed.reference(subject)]);
             let controller = self.observed.controller(subject);
-            self.teller.opened(&object, &about, controller, due).await;
+            self.notifier.opened(&object, &about, controller, due).await;
         }
         for object in self.book.resolved_ones() {
             self.tell_end(&object).await;
         }
-        for step in self.teller.take_late() {
+        for step in self.notifier.take_late() {
             let mark = &step.mark;
             let object = self.book.get(&mark.namespace, &mark.name, &mark.uid);
             let Some(object) = object else { continue };
             let Some((subject, _)) = incident_store::identity(&object) else { continue };
             let about = self.observed.reference(&subject);
             let controller = self.observed.controller(&subject);
-            self.teller.ended_early(&object, (&about, controller), step).await;
+            self.notifier.ended_early(&object, (&about, controller), step).await;
         }
     }
 
@@ -518,14 +519,14 @@ impl IncidentRun {
     fn notified(&self, identity: &IncidentIdentity, alert: &Alert) -> IncidentNotice {
         let own = self.book.of(identity);
         if let Some(own) = own.filter(|it| incident_store::state(it) == Some(IncidentState::Open)) {
-            return match self.teller.notice(&own, alert) {
+            return match self.notifier.notice(&own, alert) {
                 Notice::Sent => IncidentNotice::Sent,
                 Notice::Due => IncidentNotice::Due,
                 Notice::Denied => IncidentNotice::Denied,
             };
         }
         match self.book.of_other_shard(identity) {
-            Some(other) if self.teller.notice(&other, alert) == Notice::Sent => {
+            Some(other) if self.notifier.notice(&other, alert) == Notice::Sent => {
                 IncidentNotice::Sent
             }
             Some(_) | None => IncidentNotice::NoIncident,
@@ -537,7 +538,7 @@ impl IncidentRun {
         let Some((subject, _)) = incident_store::identity(incident) else { return };
         let about = self.observed.reference(&subject);
         let controller = self.observed.controller(&subject);
-        self.teller.resolved(incident, (&about, controller)).await;
+        self.notifier.resolved(incident, (&about, controller)).await;
     }
 }
 
@@ -547,7 +548,7 @@ fn objects_of(incident: &failures::Incident) -> impl Iterator<Item = &ObjectId> 
 }
 
 /// How long conditions are not compared after that took a while.
-fn rest(took: Duration) -> Duration {
+fn pause_after(took: Duration) -> Duration {
     took.saturating_mul(COMPARISON_REST_FACTOR).clamp(COMPARISON_INTERVAL, LONGEST_REST)
 }
 
@@ -559,12 +560,13 @@ mod tests {
 
     #[test]
     fn judging_takes_a_twentieth_of_a_core_at_most_but_for_very_many_objects() {
-        let rests = [1, 100, 400, 5_000].map(|took| rest(Duration::from_millis(took)).as_millis());
-        assert_eq!(rests, [1_000, 2_000, 8_000, 10_000]);
+        let pauses =
+            [1, 100, 400, 5_000].map(|took| pause_after(Duration::from_millis(took)).as_millis());
+        assert_eq!(pauses, [1_000, 2_000, 8_000, 10_000]);
     }
 
     #[test]
-    fn a_failure_that_is_older_than_the_process_is_told_after_three_seconds() {
+    fn a_failure_that_is_older_than_the_process_is_reported_after_three_seconds() {
         let seconds = Duration::from_secs;
         assert!(!lasts(seconds(2), Some(seconds(9_000)), false));
         assert!(lasts(seconds(3), None, false) && lasts(seconds(3), Some(seconds(0)), false));

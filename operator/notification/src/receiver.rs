@@ -1,13 +1,13 @@
 //! Receiver: a webhook by which another service asks for reconciliations.
 //!
 //! Here: its run, which finds the path, and its report. In the folder: requests that come in (`hooks`), objects that they
-//! name (`existing`), asking for reconciliations (`wakes`). Elsewhere: what a spec has to be and which requests count
-//! (`notify::receivers`).
+//! name (`resources`), asking for reconciliations (`reconcile_requests`). Elsewhere: what a spec has to be and which
+//! requests count (`notify::receivers`).
 
-mod existing;
 pub mod hooks;
-mod intake;
-mod wakes;
+mod reconcile_requests;
+mod request_body;
+mod resources;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 use kube::core::{Resource as _, ResourceExt as _};
 use notify::receivers::{Misfit, check};
 use parking_lot::Mutex;
-use reconcile::{Condition, Conditions, ObjectKey, Reason, Rest, Time, Wake, reason};
+use reconcile::{Condition, Conditions, ObjectKey, Outcome, Reason, Time, Wake, reason};
 
 use super::delivery::CONTROLLER;
 use windlass_cluster::ClusterError;
@@ -27,7 +27,7 @@ use windlass_cluster::events::{Event, Severity};
 use windlass_runtime::context::Context;
 use windlass_runtime::expressions::on_thread;
 use windlass_runtime::kind::{ControllerKind, REQUESTED_AT, jittered, log_failed_request, node_of};
-use windlass_runtime::object_store::Memories;
+use windlass_runtime::object_store::StateCache;
 use windlass_runtime::own_kinds::{RESOURCES, named};
 use windlass_runtime::record::{Latest, conditions_of, listed, status_of};
 use windlass_runtime::reference::References;
@@ -73,7 +73,7 @@ impl ControllerKind for ReceiverController {
 /// One run; returns when to run again.
 async fn run(seen: Arc<Receiver>, context: &Arc<Context>) -> Option<Duration> {
     let node = node_of(&*seen);
-    let memory = context.shared::<Memories<ReceiverState>>().of(&node);
+    let memory = context.shared::<StateCache<ReceiverState>>().of(&node);
     let latest = memory.lock().latest.clone();
     let object = latest.or_seen(seen);
     let outcome = if object.meta().deletion_timestamp.is_some() {
@@ -109,25 +109,25 @@ async fn attempt(
         hold_conditions::show_suspended(context, latest, &object, now, &[], text).await?;
         return Ok(None);
     }
-    let (path, rest) = match checked(context, node, &object).await {
+    let (path, outcome) = match checked(context, node, &object).await {
         Ok(path) => {
             let text = format!("Receiver initialized for path: {path}");
-            (Some(path), Rest::Settled(reason::SUCCEEDED, text))
+            (Some(path), Outcome::Settled(reason::SUCCEEDED, text))
         }
-        Err(error) => (None, error.rest()?),
+        Err(error) => (None, error.outcome()?),
     };
-    let again = match &rest {
-        Rest::Settled(..) => {
+    let again = match &outcome {
+        Outcome::Settled(..) => {
             memory.lock().failures = 0;
             let interval = object.spec.interval.as_ref().map_or(INTERVAL, |it| it.as_str());
             Some(jittered(context, &*object, interval))
         }
-        Rest::Stalled(..) => None,
-        Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) => {
+        Outcome::Stalled(..) => None,
+        Outcome::Running(..) | Outcome::Blocked(..) | Outcome::Failed(..) => {
             Some(retry_after(context, memory))
         }
     };
-    let Report { before, after, event } = report(&object, path, &rest, now);
+    let Report { before, after, event } = report(&object, path, &outcome, now);
     latest.write_status(context, &object, &before, &after).await?;
     if let Some(event) = event {
         context.events.announce(&*object, CONTROLLER, event);
@@ -156,23 +156,23 @@ async fn checked(
     references.watch(node);
     let receiver = match read(object) {
         Ok(receiver) => receiver,
-        Err(error) => return Err(Rest::Stalled(VALIDATION_FAILED, error).into()),
+        Err(error) => return Err(Outcome::Stalled(VALIDATION_FAILED, error).into()),
     };
     let found = on_thread(&node.namespace, move || check(&receiver, secret.as_ref())).await;
-    let rest = match found {
+    let outcome = match found {
         Ok(Ok(path)) => return Ok(path),
         Ok(Err(Misfit::TokenNotFound(text))) => {
-            Rest::Failed(TOKEN_NOT_FOUND, text, Wake::default())
+            Outcome::Failed(TOKEN_NOT_FOUND, text, Wake::default())
         }
         Ok(Err(Misfit::Terminal(why, text))) => {
             let is_expression = why == reason::INVALID_CEL_EXPRESSION.as_str();
             let why =
                 if is_expression { reason::INVALID_CEL_EXPRESSION } else { VALIDATION_FAILED };
-            Rest::Stalled(why, text)
+            Outcome::Stalled(why, text)
         }
-        Err(broken) => Rest::Failed(reason::FAILED, broken.to_string(), Wake::default()),
+        Err(broken) => Outcome::Failed(reason::FAILED, broken.to_string(), Wake::default()),
     };
-    Err(rest.into())
+    Err(outcome.into())
 }
 
 /// A Receiver as the engine reads it, with what an annotation names besides.
@@ -195,31 +195,31 @@ struct Report {
     event: Option<Event>,
 }
 
-fn report(object: &Receiver, path: Option<String>, rest: &Rest, now: Time) -> Report {
+fn report(object: &Receiver, path: Option<String>, outcome: &Outcome, now: Time) -> Report {
     let before = status_of(object);
     let had = conditions_of(before.conditions());
     let generation = object.meta().generation.unwrap_or_default();
     let conditions = Conditions::since(&had, generation, now, &[])
         .marked(&hold_conditions::of(object, now))
-        .finish(rest);
+        .finish(outcome);
     let mut after = before.clone();
     after.set_conditions(listed(conditions));
     if path.is_some() {
         after.webhook_path = path;
     }
-    if matches!(rest, Rest::Settled(..) | Rest::Stalled(..)) {
+    if matches!(outcome, Outcome::Settled(..) | Outcome::Stalled(..)) {
         after.set_observed_generation(generation);
     }
     if let Some(requested) = object.annotations().get(REQUESTED_AT) {
         after.set_last_handled_reconcile_at(requested);
     }
-    let is_told = Condition::find(&had, reconcile::READY).is_some_and(|ready| {
-        ready.reason == rest.reason().as_str() && ready.message == rest.text()
+    let is_known = Condition::find(&had, reconcile::READY).is_some_and(|ready| {
+        ready.reason == outcome.reason().as_str() && ready.message == outcome.text()
     });
-    let event = (!is_told).then(|| Event {
-        severity: if rest.is_settled() { Severity::Info } else { Severity::Error },
-        reason: rest.reason().to_string(),
-        message: rest.text().to_owned(),
+    let event = (!is_known).then(|| Event {
+        severity: if outcome.is_settled() { Severity::Info } else { Severity::Error },
+        reason: outcome.reason().to_string(),
+        message: outcome.text().to_owned(),
         metadata: std::collections::BTreeMap::new(),
     });
     Report { before, after, event }
@@ -243,17 +243,17 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_shown_and_told_once() {
+    fn a_path_is_shown_and_reported_once() {
         let now = "2026-11-24T10:00:00Z".parse().unwrap();
         let text = "Receiver initialized for path: /hook/1".to_owned();
-        let rest = Rest::Settled(reason::SUCCEEDED, text);
-        let first = report(&receiver(&json!({})), Some("/hook/1".to_owned()), &rest, now);
+        let outcome = Outcome::Settled(reason::SUCCEEDED, text);
+        let first = report(&receiver(&json!({})), Some("/hook/1".to_owned()), &outcome, now);
         assert_eq!(first.after.webhook_path.as_deref(), Some("/hook/1"));
         assert_eq!(first.after.observed_generation, Some(2));
         assert_eq!(first.after.last_handled_reconcile_at.as_deref(), Some("now"));
         assert_eq!(first.event.map(|event| event.severity), Some(Severity::Info));
         let again = receiver(&json!(first.after));
-        let second = report(&again, Some("/hook/1".to_owned()), &rest, now);
+        let second = report(&again, Some("/hook/1".to_owned()), &outcome, now);
         assert_eq!((second.after == second.before, second.event), (true, None));
     }
 
@@ -261,18 +261,24 @@ mod tests {
     fn a_missing_token_is_awaited_and_a_wrong_spec_is_not() {
         let now = "2026-11-24T10:00:00Z".parse().unwrap();
         let object = receiver(&json!({"observedGeneration": 1, "webhookPath": "/hook/1"}));
-        let missing = Rest::Failed(TOKEN_NOT_FOUND, "no Secret".to_owned(), Wake::default());
-        let told = report(&object, None, &missing, now);
-        assert_eq!(told.after.observed_generation, Some(1));
-        assert_eq!(told.after.webhook_path.as_deref(), Some("/hook/1"));
+        let missing = Outcome::Failed(TOKEN_NOT_FOUND, "no Secret".to_owned(), Wake::default());
+        let missing_report = report(&object, None, &missing, now);
+        assert_eq!(missing_report.after.observed_generation, Some(1));
+        assert_eq!(missing_report.after.webhook_path.as_deref(), Some("/hook/1"));
         let is = |status: &ReceiverStatus, kind: &str, value: &str| {
             status.conditions.iter().any(|it| it.type_ == kind && it.status == value)
         };
-        assert!(is(&told.after, "Ready", "False") && is(&told.after, "Reconciling", "True"));
-        let wrong = Rest::Stalled(VALIDATION_FAILED, "no name".to_owned());
-        let told = report(&object, None, &wrong, now);
-        assert_eq!(told.after.observed_generation, Some(2));
-        assert!(is(&told.after, "Ready", "False") && is(&told.after, "Stalled", "True"));
-        assert_eq!(told.event.map(|event| event.severity), Some(Severity::Error));
+        assert!(
+            is(&missing_report.after, "Ready", "False")
+                && is(&missing_report.after, "Reconciling", "True")
+        );
+        let wrong = Outcome::Stalled(VALIDATION_FAILED, "no name".to_owned());
+        let missing_report = report(&object, None, &wrong, now);
+        assert_eq!(missing_report.after.observed_generation, Some(2));
+        assert!(
+            is(&missing_report.after, "Ready", "False")
+                && is(&missing_report.after, "Stalled", "True")
+        );
+        assert_eq!(missing_report.event.map(|event| event.severity), Some(Severity::Error));
     }
 }

@@ -1,12 +1,12 @@
 //! The files of a source's artifact, from our store or from the shard that has it.
 //!
-//! Elsewhere: whether an artifact is the source's own ([`own`]), which `catalog.rs` asks.
+//! Elsewhere: whether an artifact is the source's own (`catalog::artifact_owner`), which `catalog.rs` asks.
 
 use std::io::Read as _;
 use std::sync::Arc;
 
 use crds::Artifact;
-use reconcile::{ObjectKey, Rest, Time, Wake, reason};
+use reconcile::{ObjectKey, Outcome, Time, Wake, reason};
 use sources::archive::ExtractOptions;
 use sources::artifact::{FetchLimits, Remote};
 use sources::store;
@@ -62,14 +62,14 @@ impl ArtifactError {
     ///
     /// Parity(flux): an artifact that is not in the storage yet is waited for, which is in the log and no event: after a start
     /// on an empty volume it is so for every object.
-    pub fn ends(self, source: &ObjectKey, what: &str, again: Time) -> Rest {
+    pub fn ends(self, source: &ObjectKey, what: &str, again: Time) -> Outcome {
         let text = format!("{what}: {self}");
         match self {
             Self::NotInStorage(_) => {
                 let wake = Wake::on([source.clone()]).and_at(again);
-                Rest::Blocked(reason::ARTIFACT_FAILED, text, wake)
+                Outcome::Blocked(reason::ARTIFACT_FAILED, text, wake)
             }
-            Self::Unusable(_) => Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default()),
+            Self::Unusable(_) => Outcome::Failed(reason::ARTIFACT_FAILED, text, Wake::default()),
         }
     }
 }
@@ -157,14 +157,14 @@ mod tests {
         let source = ObjectKey::new("source.toolkit.fluxcd.io", "GitRepository", "apps", "app");
         let path = || "gitrepository/apps/app/a.tar.gz".to_owned();
         let missing = ArtifactError::of_store(&store::Error::Missing(path()));
-        let rest = missing.ends(&source, "artifact of revision main", Time::UNIX_EPOCH);
+        let outcome = missing.ends(&source, "artifact of revision main", Time::UNIX_EPOCH);
         let text = "artifact of revision main: artifact `gitrepository/apps/app/a.tar.gz` not found in storage";
         let wake = Wake::on([source.clone()]).and_at(Time::UNIX_EPOCH);
-        assert_eq!(rest, Rest::Blocked(reason::ARTIFACT_FAILED, text.to_owned(), wake));
+        assert_eq!(outcome, Outcome::Blocked(reason::ARTIFACT_FAILED, text.to_owned(), wake));
 
         let of_status = |status| sources::artifact::Error::Status { url: "u".to_owned(), status };
         let is_waiting = |error: ArtifactError| {
-            matches!(error.ends(&source, "a", Time::UNIX_EPOCH), Rest::Blocked(..))
+            matches!(error.ends(&source, "a", Time::UNIX_EPOCH), Outcome::Blocked(..))
         };
         assert!(is_waiting(ArtifactError::of_remote(&of_status(404))));
         for status in [403, 500] {

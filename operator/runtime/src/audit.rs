@@ -235,17 +235,17 @@ pub async fn write(
         },
         Err(text) => Creation::plain(AuditOutcome::Failed, text),
     };
-    let told = context.shared::<LastAuditError>();
+    let last_error = context.shared::<LastAuditError>();
     context.metrics.audited(outcome);
     match outcome {
         AuditOutcome::Written | AuditOutcome::Exists => {
-            told.is_new(None);
+            last_error.is_new(None);
             None
         }
         // Its namespace goes, and all that is in it.
         AuditOutcome::Terminating => None,
         AuditOutcome::NotInstalled => {
-            if told.is_new(Some("not installed")) {
+            if last_error.is_new(Some("not installed")) {
                 tracing::info!(
                     "no ReleaseAudit is written: the CustomResourceDefinition releaseaudits.release.windlass.dev is not \
                      installed; install it, or set --release-audits=false"
@@ -256,7 +256,7 @@ pub async fn write(
         AuditOutcome::Failed => {
             // The same refusal names another object each time. One whose name was taken is always told: what it was to say
             // is nowhere else.
-            if !is_displaced && !told.is_new(Some(&text.replace(&name, ""))) {
+            if !is_displaced && !last_error.is_new(Some(&text.replace(&name, ""))) {
                 return None;
             }
             tracing::error!(

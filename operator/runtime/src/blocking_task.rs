@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: how many runs may do so at a time (`permit`).
 
-use reconcile::{Reason, Rest, Wake};
+use reconcile::{Outcome, Reason, Wake};
 
 /// Does something that blocks on a thread of its own; `why` and `what` describe one that panicked.
 ///
@@ -11,9 +11,9 @@ use reconcile::{Reason, Rest, Wake};
 pub async fn blocking<T: Send + 'static>(
     why: Reason,
     what: &str,
-    work: impl FnOnce() -> Result<T, Rest> + Send + 'static,
-) -> Result<T, Rest> {
+    work: impl FnOnce() -> Result<T, Outcome> + Send + 'static,
+) -> Result<T, Outcome> {
     let broken =
-        |_| Rest::Failed(why, format!("{what} was interrupted, retrying"), Wake::default());
+        |_| Outcome::Failed(why, format!("{what} was interrupted, retrying"), Wake::default());
     tokio::task::spawn_blocking(work).await.map_err(broken)?
 }

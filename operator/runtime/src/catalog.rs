@@ -2,8 +2,8 @@
 //!
 //! Elsewhere: the artifact's files (`artifact`), running the kinds (each its folder).
 
-pub mod own;
-pub mod proof;
+pub mod artifact_owner;
+pub mod verification_record;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use crds::{Artifact, ArtifactSource as _, ReconciledObject as _};
 use futures::future::{BoxFuture, FutureExt as _, join_all};
 use kube::core::{Resource as _, ResourceExt as _};
-use reconcile::{ObjectKey, Reason, Rest, Wake};
+use reconcile::{ObjectKey, Outcome, Reason, Wake};
 
 use super::namespaces::Namespaces;
-use super::object_store::ByType;
-use proof::Proof;
+use super::object_store::TypeMap;
 use sources::store::{Slot, Store};
+use verification_record::Proof;
 use windlass_cluster::kind::OurKind;
 use windlass_serve::settings::Settings;
 
@@ -37,7 +37,7 @@ pub trait Provider {
     }
 
     /// Whether its artifact is in another process' store, and comes over HTTP.
-    fn is_elsewhere(object: &Self::Object, settings: &Settings, _kept: &ByType) -> bool {
+    fn is_elsewhere(object: &Self::Object, settings: &Settings, _kept: &TypeMap) -> bool {
         !settings.selects(object.labels())
     }
 }
@@ -45,14 +45,14 @@ pub trait Provider {
 /// The sources of one kind.
 #[derive(Clone, Copy)]
 struct OfKind {
-    find: fn(&ByType, &ObjectKey, &Settings) -> Option<SourceSnapshot>,
+    find: fn(&TypeMap, &ObjectKey, &Settings) -> Option<SourceSnapshot>,
     /// Returns once they were listed; false if the watch ended before.
-    listed: fn(&ByType) -> BoxFuture<'_, bool>,
+    listed: fn(&TypeMap) -> BoxFuture<'_, bool>,
 }
 
 /// A catalog of all source objects by kind and name, as the watches last saw them.
 pub struct Catalog {
-    kept: Arc<ByType>,
+    kept: Arc<TypeMap>,
     kinds: BTreeMap<String, OfKind>,
 }
 
@@ -83,11 +83,11 @@ impl SourceSnapshot {
     /// The policy asks for sources that are verified, and this one is not; or the policy is not known.
     pub fn admit(
         &self,
-        kept: &ByType,
+        kept: &TypeMap,
         store: &Store,
         namespace: &str,
         source: &ObjectKey,
-    ) -> Result<(), Rest> {
+    ) -> Result<(), Outcome> {
         if !kept.get::<Namespaces>().is_verified_only(namespace)? {
             return Ok(());
         }
@@ -96,7 +96,7 @@ impl SourceSnapshot {
         let text = format!(
             "namespace {namespace} requires verified sources, and {source} is not verified: {why}"
         );
-        Err(Rest::Blocked(SOURCE_NOT_VERIFIED, text, Wake::on([source.clone()])))
+        Err(Outcome::Blocked(SOURCE_NOT_VERIFIED, text, Wake::on([source.clone()])))
     }
 
     /// Why the store does not prove what the status says. Who may write a status, as Flux's role for editors lets them,
@@ -132,12 +132,12 @@ fn not_current<K: Provider>(object: &K::Object) -> Option<String> {
     let message = |kind: &str| object.condition(kind).map(|it| it.message.clone());
     if object.observed_generation() != object.meta().generation {
         let is_false = object.condition("Ready").is_some_and(|it| it.status == "False");
-        let told = if is_false { message("Ready") } else { None };
+        let ready_message = if is_false { message("Ready") } else { None };
         let text = match object.is_suspended() {
             true => "its spec was changed while it is suspended; resume it",
             false => "its latest generation has not been reconciled",
         };
-        return Some(told.unwrap_or_else(|| text.to_owned()));
+        return Some(ready_message.unwrap_or_else(|| text.to_owned()));
     }
     let is_stalled = object.condition("Stalled").is_some_and(|it| it.status == "True");
     if is_stalled { message("Stalled") } else { None }
@@ -150,13 +150,13 @@ pub fn currency<K: Provider>(object: &K::Object) -> String {
 
 impl Catalog {
     /// A catalog of no kinds yet.
-    pub fn new(kept: Arc<ByType>) -> Self {
+    pub fn new(kept: Arc<TypeMap>) -> Self {
         Self { kept, kinds: BTreeMap::new() }
     }
 
     /// Has the objects of a kind found.
     pub fn add<K: Provider>(&mut self) {
-        let listed = |kept: &ByType| kept.listed::<K::Object>().boxed();
+        let listed = |kept: &TypeMap| kept.listed::<K::Object>().boxed();
         self.kinds.insert(K::Object::kind(&()).into_owned(), OfKind { find: found::<K>, listed });
     }
 
@@ -167,7 +167,7 @@ impl Catalog {
         let kind = self.kinds.get(&node.kind)?;
         let mut found = (kind.find)(&self.kept, node, settings)?;
         if let Some(artifact) = &found.artifact
-            && let Err(why) = own::check(node, artifact, found.is_elsewhere)
+            && let Err(why) = artifact_owner::check(node, artifact, found.is_elsewhere)
         {
             found = SourceSnapshot { artifact: None, denied: Some(why), ..found };
         }
@@ -183,7 +183,7 @@ impl Catalog {
 }
 
 fn found<K: Provider>(
-    kept: &ByType,
+    kept: &TypeMap,
     node: &ObjectKey,
     settings: &Settings,
 ) -> Option<SourceSnapshot> {
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_source_is_current_once_its_newest_generation_was_dealt_with() {
-        let told = |suspend, generations, conditions: &Value| {
+        let reason_of = |suspend, generations, conditions: &Value| {
             not_current::<HelmCharts>(&source::<HelmChart>(
                 "HelmChart",
                 suspend,
@@ -251,14 +251,21 @@ mod tests {
                 conditions,
             ))
         };
-        assert_eq!(told(false, [1, 1], &json!([])), None);
-        assert_eq!(told(false, [1, 1], &condition("Ready", "False")), None, "a failure to refresh");
-        assert_eq!(told(false, [1, 1], &condition("Stalled", "True")).as_deref(), Some("said"));
-        assert_eq!(told(false, [2, 1], &condition("Ready", "False")).as_deref(), Some("said"));
+        assert_eq!(reason_of(false, [1, 1], &json!([])), None);
+        assert_eq!(
+            reason_of(false, [1, 1], &condition("Ready", "False")),
+            None,
+            "a failure to refresh"
+        );
+        assert_eq!(
+            reason_of(false, [1, 1], &condition("Stalled", "True")).as_deref(),
+            Some("said")
+        );
+        assert_eq!(reason_of(false, [2, 1], &condition("Ready", "False")).as_deref(), Some("said"));
         let text = "its latest generation has not been reconciled";
-        assert_eq!(told(false, [2, 1], &condition("Ready", "True")).as_deref(), Some(text));
+        assert_eq!(reason_of(false, [2, 1], &condition("Ready", "True")).as_deref(), Some(text));
         let text = "its spec was changed while it is suspended; resume it";
-        assert_eq!(told(true, [2, 1], &json!([])).as_deref(), Some(text));
+        assert_eq!(reason_of(true, [2, 1], &json!([])).as_deref(), Some(text));
         let external: ExternalArtifact = source("ExternalArtifact", false, [2, 1], &json!([]));
         assert_eq!(not_current::<ExternalArtifacts>(&external), None);
     }

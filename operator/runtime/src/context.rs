@@ -1,4 +1,5 @@
-//! What every run may use. It knows no kind: what one keeps for the life of the process is found by its type (`kept.rs`).
+//! What every run may use. It knows no kind: what one keeps for the life of the process is found by its type
+//! (`object_store.rs`).
 
 use std::sync::Arc;
 
@@ -7,11 +8,11 @@ use kube::runtime::reflector::Store;
 use super::catalog::Catalog;
 use super::dependencies::Dependencies;
 use super::http_clients::Remotes;
-use super::object_store::ByType;
+use super::object_store::TypeMap;
 use super::object_watcher::ObjectWatcher;
 use super::permit::Permits;
 use super::target::Targets;
-use super::work_queue::Hub;
+use super::work_queue::WorkQueue;
 use windlass_cluster::Cluster;
 use windlass_cluster::events::Events;
 use windlass_cluster::kind::OurKind;
@@ -25,7 +26,7 @@ pub struct Context {
     /// The cluster.
     pub cluster: Cluster,
     /// Wakes.
-    pub hub: Arc<Hub>,
+    pub work_queue: Arc<WorkQueue>,
     /// Where and as whom objects are applied.
     pub targets: Targets,
     /// Permits for builds, which need a processor each.
@@ -51,7 +52,7 @@ pub struct Context {
     /// Objects of every kind that applies, on which others may depend.
     pub dependencies: Dependencies,
     /// What kinds keep.
-    pub kept: Arc<ByType>,
+    pub kept: Arc<TypeMap>,
 }
 
 impl Context {

@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use objects::Gvk;
 use reconcile::ObjectKey;
 
-use super::work_queue::Hub;
+use super::work_queue::WorkQueue;
 use windlass_cluster::Cluster;
 use windlass_cluster::decode::{MetadataOnly, Wire as _};
 use windlass_cluster::discovery::Resource;
@@ -24,7 +24,7 @@ pub fn kinds_of(group: &str) -> ObjectKey {
 }
 
 /// Follows CRDs: where kinds live is asked again, and whoever waits for a kind is reconciled again.
-pub async fn follow_crds(cluster: Cluster, hub: Arc<Hub>) {
+pub async fn follow_crds(cluster: Cluster, work_queue: Arc<WorkQueue>) {
     let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let resource = Resource {
         gvk,
@@ -38,13 +38,13 @@ pub async fn follow_crds(cluster: Cluster, hub: Arc<Hub>) {
         let Ok(event) = event else { continue };
         for group in known.changed_by(event) {
             cluster.forget_group(&group);
-            hub.changed(&kinds_of(&group));
+            work_queue.changed(&kinds_of(&group));
             // An API server may serve a kind a moment after its CRD says so.
-            let hub = hub.clone();
+            let work_queue = work_queue.clone();
             let kinds = kinds_of(&group);
             tokio::spawn(async move {
                 tokio::time::sleep(SERVED_AFTER).await;
-                hub.changed(&kinds);
+                work_queue.changed(&kinds);
             });
         }
     }

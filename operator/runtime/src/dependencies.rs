@@ -10,9 +10,9 @@ use std::sync::Arc;
 use crds::{Applier, DependencyReference, ReconciledObject};
 use kube::core::{Resource as _, ResourceExt as _};
 use reconcile::depends_on::{self, ObjectDependency};
-use reconcile::{Dependency, DependencyState, ObjectKey, Rest, reason};
+use reconcile::{Dependency, DependencyState, ObjectKey, Outcome, reason};
 
-use super::object_store::ByType;
+use super::object_store::TypeMap;
 use windlass_cluster::kind::OurKind;
 
 pub(crate) use reconcile::depends_on::ANNOTATION as DEPENDS_ON;
@@ -31,18 +31,18 @@ pub trait DependencyTarget {
 struct OfKind {
     group: String,
     kind: String,
-    find: fn(&ByType, &ObjectKey, Option<&str>) -> Option<DependencyState>,
+    find: fn(&TypeMap, &ObjectKey, Option<&str>) -> Option<DependencyState>,
 }
 
 /// The kinds on whose objects others may depend.
 pub struct Dependencies {
-    kept: Arc<ByType>,
+    kept: Arc<TypeMap>,
     kinds: Vec<OfKind>,
 }
 
 impl Dependencies {
     /// Of no kinds yet.
-    pub fn new(kept: Arc<ByType>) -> Self {
+    pub fn new(kept: Arc<TypeMap>) -> Self {
         Self { kept, kinds: Vec::new() }
     }
 
@@ -61,12 +61,12 @@ impl Dependencies {
         &self,
         object: &K,
         is_blocked: bool,
-    ) -> Result<Vec<ObjectDependency>, Rest> {
+    ) -> Result<Vec<ObjectDependency>, Outcome> {
         check_length(object.depends_on())?;
         let Some(text) = object.annotations().get(DEPENDS_ON) else { return Ok(Vec::new()) };
         let own = object.namespace().unwrap_or_default();
         let wrong = |why: String| {
-            Rest::Stalled(reason::INVALID_DEPENDENCY, format!("annotation {DEPENDS_ON}: {why}"))
+            Outcome::Stalled(reason::INVALID_DEPENDENCY, format!("annotation {DEPENDS_ON}: {why}"))
         };
         let all = depends_on::parse(text, &own).map_err(wrong)?;
         for needed in &all {
@@ -76,7 +76,7 @@ impl Dependencies {
                 return Err(wrong(format!("`{needed}`: the kind must be one of {kinds}")));
             }
             if is_blocked && needed.namespace != own {
-                return Err(Rest::Stalled(
+                return Err(Outcome::Stalled(
                     reason::ACCESS_DENIED,
                     format!(
                         "annotation {DEPENDS_ON}: can't access '{needed}': cross-namespace references have been \
@@ -124,7 +124,7 @@ pub fn depends_on<K: Applier>(object: &K) -> &[DependencyReference] {
 }
 
 /// Differs(flux): there may be any number.
-fn check_length(depends_on: &[DependencyReference]) -> Result<(), Rest> {
+fn check_length(depends_on: &[DependencyReference]) -> Result<(), Outcome> {
     let count = depends_on.len();
     let most = depends_on::MOST_DEPENDENCIES;
     if count <= most {
@@ -133,11 +133,11 @@ fn check_length(depends_on: &[DependencyReference]) -> Result<(), Rest> {
     let text = format!(
         "spec.dependsOn has {count} entries, which is more than {most}; depend on an object that depends on some of them"
     );
-    Err(Rest::Stalled(reason::INVALID_DEPENDENCY, text))
+    Err(Outcome::Stalled(reason::INVALID_DEPENDENCY, text))
 }
 
 fn found<K: DependencyTarget>(
-    kept: &ByType,
+    kept: &TypeMap,
     node: &ObjectKey,
     part: Option<&str>,
 ) -> Option<DependencyState> {
@@ -201,7 +201,7 @@ mod tests {
     fn an_annotation_names_kinds_that_apply_and_its_own_namespace_where_others_are_blocked() {
         let all = Dependencies::of_releases();
         let read = |text: &str, is_blocked| {
-            all.named_by(&release(text), is_blocked).map_err(|rest| rest.text().to_owned())
+            all.named_by(&release(text), is_blocked).map_err(|outcome| outcome.text().to_owned())
         };
         assert_eq!(read("HelmRelease/db", true).unwrap()[0].to_string(), "HelmRelease/shop/db");
         assert_eq!(read("HelmRelease/other/db", false).unwrap().len(), 1);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn depends_on_that_is_too_long_is_told_and_makes_no_edges() {
+    fn depends_on_that_is_too_long_is_reported_and_makes_no_edges() {
         let all = Dependencies::of_releases();
         let mut object = release("HelmRelease/db");
         for (count, is_taken) in [(64, true), (65, false), (1_000, false)] {
@@ -219,12 +219,18 @@ mod tests {
             let named = named.map(|it| serde_json::from_value(it).unwrap());
             object.spec.depends_on = named.collect();
             assert_eq!(depends_on(&object).len(), if is_taken { count } else { 0 });
-            let Err(rest) = all.named_by(&object, false) else {
+            let Err(outcome) = all.named_by(&object, false) else {
                 assert!(is_taken, "{count}");
                 continue;
             };
-            assert!(matches!(rest, Rest::Stalled(reason::INVALID_DEPENDENCY, _)), "{rest:?}");
-            assert!(rest.text().contains(&format!("{count} entries")) && !is_taken, "{rest:?}");
+            assert!(
+                matches!(outcome, Outcome::Stalled(reason::INVALID_DEPENDENCY, _)),
+                "{outcome:?}"
+            );
+            assert!(
+                outcome.text().contains(&format!("{count} entries")) && !is_taken,
+                "{outcome:?}"
+            );
         }
     }
 

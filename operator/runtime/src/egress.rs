@@ -26,7 +26,7 @@ const ADDRESS_RETRY_DELAY: Duration = Duration::from_secs(2);
 const LOOK_UP_LIMIT: Duration = Duration::from_secs(5);
 
 /// What is known of the surroundings, and who is told.
-pub struct Surroundings {
+pub struct EgressPolicy {
     /// Which addresses may be asked; what is learned goes here.
     pub rules: Arc<Rules>,
     cluster: Cluster,
@@ -35,7 +35,7 @@ pub struct Surroundings {
     refuses_services: bool,
 }
 
-impl Surroundings {
+impl EgressPolicy {
     /// Nothing of the surroundings is known yet.
     pub fn new(settings: &Settings, cluster: Cluster, advertised: String) -> Self {
         let rules = Rules::new(settings.allow_source_cidrs.clone());

@@ -14,7 +14,7 @@ use gocel::{Expression, HealthCheck, HealthChecks, Judgement, READING};
 use golang::meter::{Allowance, Meter, Stop, WorkLimitExceeded};
 use objects::Object;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Outcome, Wake, reason};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ pub use threads::{EvaluationError, run as on_thread};
 const EVALUATING: Allowance = Allowance { steps: 5_000_000, bytes: 256 << 20 };
 
 /// What was read from the spec of an object: its uid and generation, and the expressions or what is wrong with them.
-type CompileResult = (String, i64, Result<Arc<CompiledExpressions>, Rest>);
+type CompileResult = (String, i64, Result<Arc<CompiledExpressions>, Outcome>);
 
 /// The expressions of an object's spec, kept from run to run.
 #[derive(Default, Clone)]
@@ -77,7 +77,7 @@ impl Expressions {
         meta: &kube::core::ObjectMeta,
         exprs: &[CustomHealthCheck],
         depends_on: &[DependencyReference],
-    ) -> Result<(), Rest> {
+    ) -> Result<(), Outcome> {
         if exprs.is_empty() && depends_on.iter().all(|it| ready_expr(it).is_none()) {
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl Expressions {
                 let depends_on = depends_on.to_vec();
                 let read = move || CompiledExpressions::read(&exprs, &depends_on).map(Arc::new);
                 let outcome = threads::run(&self.namespace, read).await.map_err(|broken| {
-                    Rest::Failed(
+                    Outcome::Failed(
                         reason::INVALID_CEL_EXPRESSION,
                         broken.to_string(),
                         Wake::default(),
@@ -178,7 +178,10 @@ fn ready_expr(dependency: &DependencyReference) -> Option<&str> {
 impl CompiledExpressions {
     /// # Assumes
     /// It is called on one of [`threads`], as all that follows.
-    fn read(exprs: &[CustomHealthCheck], depends_on: &[DependencyReference]) -> Result<Self, Rest> {
+    fn read(
+        exprs: &[CustomHealthCheck],
+        depends_on: &[DependencyReference],
+    ) -> Result<Self, Outcome> {
         let run = &mut Meter::new(READING, Stop::default());
         let checks: Vec<HealthCheck<'_>> = exprs
             .iter()
@@ -265,9 +268,9 @@ fn size(value: &Value) -> (u64, u64) {
 }
 
 /// Parity(flux): only a change of the spec helps, and the text says so.
-fn refused(error: &str) -> Rest {
+fn refused(error: &str) -> Outcome {
     let text = format!("Reconciliation failed terminally due to configuration error: {error}");
-    Rest::Stalled(reason::INVALID_CEL_EXPRESSION, text)
+    Outcome::Stalled(reason::INVALID_CEL_EXPRESSION, text)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //! The owner of a contested object is not Ready until the contest has ended, also where the object is as it should be for a
 //! moment: what follows from conditions, such as incidents, would end and begin with each correction.
 //!
-//! Elsewhere: the buckets (`reconcile::Corrections`), who the rival is (`apply::rival`), who is not woken any more
-//! meanwhile (`ObjectWatcher::hush`).
+//! Elsewhere: the buckets (`reconcile::Corrections`), who the rival is (`apply::field_conflict`), who is not woken any
+//! more meanwhile (`ObjectWatcher::hush`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_corrected_any_more_is_told_until_a_pause_went_by_without_a_rival() {
+    fn a_paused_correction_is_reported_until_a_pause_went_by_without_a_conflict() {
         let at = |second: i64| Time::from_second(1_800_000_000 + second).unwrap();
         let pause = Duration::from_secs(60);
         let id = ObjectId::new("shop", "a", "", "ConfigMap");

@@ -59,7 +59,7 @@ pub async fn show<K: OurKind + ReconciledObject>(
     Ok(())
 }
 
-/// Leaves a suspended object at rest: nothing of it is under way, and `text` says where it stopped if it was.
+/// Leaves a suspended object without work: nothing of it is under way, and `text` says where it stopped if it was.
 ///
 /// `owned` are the conditions that the kind manages besides; what they cannot say for sure is taken away.
 ///

@@ -30,12 +30,12 @@ pub async fn exchange(clients: &Clients, request: &ProviderRequest) -> DeliveryR
     let method =
         Method::from_bytes(request.method.as_bytes()).map_err(|error| never(error.to_string()))?;
     let headers = headers(request).map_err(never)?;
-    let letter = Letter { method, url, headers, body: request.body.clone() };
-    send(clients, &tls, proxy.as_ref(), letter, MAX_ANSWER).await
+    let http_message = HttpMessage { method, url, headers, body: request.body.clone() };
+    send(clients, &tls, proxy.as_ref(), http_message, MAX_ANSWER).await
 }
 
 /// A request without what it takes to reach the server.
-pub(crate) struct Letter {
+pub(crate) struct HttpMessage {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
@@ -47,7 +47,7 @@ pub(crate) async fn send(
     clients: &Clients,
     tls: &Tls,
     proxy: Option<&Proxy>,
-    Letter { method, url, headers, body }: Letter,
+    HttpMessage { method, url, headers, body }: HttpMessage,
     most: usize,
 ) -> DeliveryResult {
     let never = |text: String| (text, false);
@@ -129,7 +129,7 @@ mod tests {
     use axum::http::StatusCode;
     use axum::http::header::LOCATION;
     use axum::routing::{get, post};
-    use notify::{Alert, Dispatch, Event, HttpStep, Parcel, Provider};
+    use notify::{Alert, DeliveryMessage, Dispatch, Event, HttpStep, Provider};
     use serde_json::json;
     use sources::http::{Egress, Rules};
 
@@ -144,7 +144,7 @@ mod tests {
         let event = Event { message: "hello".to_owned(), ..Event::default() };
         let mut dispatch = Dispatch::new(event, &provider, &alert, 0, &|_, _| None);
         match dispatch.delivery.start() {
-            HttpStep::Send(_, Parcel::Http(request)) => *request,
+            HttpStep::Send(_, DeliveryMessage::Http(request)) => *request,
             other => panic!("{other:?}"),
         }
     }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_is_gone_may_be_back_and_its_url_is_not_told() {
+    async fn a_server_that_is_gone_may_be_back_and_its_url_is_not_shown() {
         let clients = Clients::within(Egress::with_loopback());
         let request = request("http://127.0.0.1:1/services/hunter2");
         let (text, may_help) = exchange(&clients, &request).await.unwrap_err();

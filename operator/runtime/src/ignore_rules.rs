@@ -2,10 +2,10 @@
 
 use apply::ignore::{IgnoreTarget, Rules};
 use crds::IgnoreRule;
-use reconcile::{Rest, reason};
+use reconcile::{Outcome, reason};
 
 /// The fields that others may change; `field` names where the rules stand.
-pub fn ignored(field: &str, rules: &[IgnoreRule]) -> Result<Rules, Rest> {
+pub fn ignored(field: &str, rules: &[IgnoreRule]) -> Result<Rules, Outcome> {
     let given: Vec<(IgnoreTarget, Vec<String>)> = rules
         .iter()
         .map(|rule| {
@@ -22,6 +22,7 @@ pub fn ignored(field: &str, rules: &[IgnoreRule]) -> Result<Rules, Rest> {
             (target, rule.paths.clone())
         })
         .collect();
-    Rules::new(&given)
-        .map_err(|error| Rest::Stalled(reason::RECONCILIATION_FAILED, format!("{field}: {error}")))
+    Rules::new(&given).map_err(|error| {
+        Outcome::Stalled(reason::RECONCILIATION_FAILED, format!("{field}: {error}"))
+    })
 }

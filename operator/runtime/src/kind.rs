@@ -12,7 +12,7 @@ use kube::core::ResourceExt as _;
 use reconcile::ObjectKey;
 
 use super::context::Context;
-use super::object_store::Memories;
+use super::object_store::StateCache;
 use windlass_cluster::ClusterError;
 use windlass_cluster::kind::OurKind;
 
@@ -56,7 +56,7 @@ pub trait ControllerKind: 'static {
 
     /// The object is gone: forget what is known about it.
     fn forget(node: &ObjectKey, context: &Context) {
-        context.shared::<Memories<Self::ControllerState>>().forget(node);
+        context.shared::<StateCache<Self::ControllerState>>().forget(node);
     }
 }
 

@@ -77,7 +77,7 @@ pub async fn follow_events(context: Arc<Context>, stop: CancellationToken) {
         if before.as_ref().map(said) != after.as_ref().map(said)
             && let Some(event) = after.as_ref().or(before.as_ref())
         {
-            context.hub.wake(&waiting(event), WakeReason::Waiting);
+            context.work_queue.wake(&waiting(event), WakeReason::Waiting);
         }
         context.shared::<Handlers>().event_changed(before.as_deref(), after.as_ref());
     };
@@ -90,7 +90,7 @@ pub async fn follow_events(context: Arc<Context>, stop: CancellationToken) {
 fn wake(context: &Context, is_meant: &dyn Fn(&LifecycleEvent) -> bool) {
     for event in context.shared::<Table<LifecycleEvent>>().all() {
         if is_meant(&event) {
-            context.hub.wake(&waiting(&event), WakeReason::Waiting);
+            context.work_queue.wake(&waiting(&event), WakeReason::Waiting);
         }
     }
 }

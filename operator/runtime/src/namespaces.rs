@@ -11,10 +11,10 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use objects::Gvk;
 use parking_lot::Mutex;
-use reconcile::{ObjectKey, Reason, Rest, Wake};
+use reconcile::{ObjectKey, Outcome, Reason, Wake};
 use tokio::sync::watch;
 
-use super::work_queue::Hub;
+use super::work_queue::WorkQueue;
 use windlass_cluster::Cluster;
 use windlass_cluster::decode::MetadataOnly;
 use windlass_cluster::discovery::Resource;
@@ -96,19 +96,19 @@ impl Namespaces {
     ///
     /// # Errors
     /// It is not known, and so nothing may be applied.
-    pub fn is_verified_only(&self, namespace: &str) -> Result<bool, Rest> {
+    pub fn is_verified_only(&self, namespace: &str) -> Result<bool, Outcome> {
         let why = match &*self.known.borrow() {
             NamespaceListState::Listed(all) => return Ok(all.contains(namespace)),
             NamespaceListState::Failed(why) => why.clone(),
             NamespaceListState::Nothing => "they have not been listed yet".to_owned(),
         };
         let text = format!("cannot tell whether namespace {namespace} has {ANNOTATION}: {why}");
-        Err(Rest::Failed(POLICY_UNKNOWN, text, Wake::default()))
+        Err(Outcome::Failed(POLICY_UNKNOWN, text, Wake::default()))
     }
 }
 
 /// Follows Namespaces: the appliers of one whose policy changes are woken.
-pub async fn follow(cluster: Cluster, hub: Arc<Hub>, namespaces: Arc<Namespaces>) {
+pub async fn follow(cluster: Cluster, work_queue: Arc<WorkQueue>, namespaces: Arc<Namespaces>) {
     let resource = Resource {
         gvk: Gvk::new("v1", "Namespace"),
         plural: "namespaces".to_owned(),
@@ -123,7 +123,7 @@ pub async fn follow(cluster: Cluster, hub: Arc<Hub>, namespaces: Arc<Namespaces>
             Err(error) => namespaces.failed(&error.to_string()),
         };
         for namespace in changed {
-            hub.changed(&node_of(&namespace));
+            work_queue.changed(&node_of(&namespace));
         }
     }
 }
@@ -275,9 +275,13 @@ mod tests {
         let namespaces = Namespaces::default();
         let mut listing = BTreeSet::new();
         namespaces.failed("forbidden");
-        let rest = namespaces.is_verified_only("free").unwrap_err();
-        assert!(matches!(rest, Rest::Failed(POLICY_UNKNOWN, ..)), "{rest:?}");
-        assert!(rest.text().ends_with("listing namespaces failed: forbidden"), "{}", rest.text());
+        let outcome = namespaces.is_verified_only("free").unwrap_err();
+        assert!(matches!(outcome, Outcome::Failed(POLICY_UNKNOWN, ..)), "{outcome:?}");
+        assert!(
+            outcome.text().ends_with("listing namespaces failed: forbidden"),
+            "{}",
+            outcome.text()
+        );
         let mut take = |event| namespaces.take(event, &mut listing);
         take(WatcherEvent::Listing);
         take(WatcherEvent::Listed(namespace("strict", Some("true"))));

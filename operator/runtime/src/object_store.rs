@@ -15,9 +15,9 @@ use windlass_cluster::kind::OurKind;
 
 /// A value of each type that was asked for.
 #[derive(Default)]
-pub struct ByType(RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+pub struct TypeMap(RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
-impl ByType {
+impl TypeMap {
     /// The value of a type.
     pub(crate) fn get<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let id = TypeId::of::<T>();
@@ -32,7 +32,7 @@ impl ByType {
 
     /// The objects of a kind, as last seen.
     pub(crate) fn store<K: OurKind>(&self) -> Store<K> {
-        self.get::<Shelf<K>>().store.clone()
+        self.get::<ObjectStore<K>>().store.clone()
     }
 
     /// An object of a kind, as last seen.
@@ -42,7 +42,7 @@ impl ByType {
 
     /// Returns once the objects of a kind were listed; false if its watch ended before.
     pub fn listed<K: OurKind>(&self) -> impl Future<Output = bool> + Send + use<K> {
-        let mut listed = self.get::<Shelf<K>>().listed.clone();
+        let mut listed = self.get::<ObjectStore<K>>().listed.clone();
         async move { listed.wait_for(|listed| *listed).await.is_ok() }
     }
 }
@@ -51,51 +51,51 @@ impl ByType {
 ///
 /// Many wait for the list at once, each in its own task. The store itself (kube 5.0) wakes only the one of them that asked last,
 /// so its `wait_until_ready` is for kube's controller alone.
-pub(crate) struct Shelf<K: OurKind> {
+pub(crate) struct ObjectStore<K: OurKind> {
     store: Store<K>,
     listed: watch::Receiver<bool>,
-    filler: Mutex<Option<Filler<K>>>,
+    store_writer: Mutex<Option<StoreWriter<K>>>,
 }
 
 /// What fills a store.
-pub(crate) struct Filler<K: OurKind> {
+pub(crate) struct StoreWriter<K: OurKind> {
     pub(crate) writer: Writer<K>,
     listed: watch::Sender<bool>,
 }
 
-impl<K: OurKind> Filler<K> {
+impl<K: OurKind> StoreWriter<K> {
     /// All objects were listed.
     pub(crate) fn is_listed(&self) {
         self.listed.send_replace(true);
     }
 }
 
-impl<K: OurKind> Default for Shelf<K> {
+impl<K: OurKind> Default for ObjectStore<K> {
     fn default() -> Self {
         let (store, writer) = reflector::store();
         let (sender, listed) = watch::channel(false);
-        let filler = Mutex::new(Some(Filler { writer, listed: sender }));
-        Self { store, listed, filler }
+        let store_writer = Mutex::new(Some(StoreWriter { writer, listed: sender }));
+        Self { store, listed, store_writer }
     }
 }
 
-impl<K: OurKind> Shelf<K> {
+impl<K: OurKind> ObjectStore<K> {
     /// What fills the store; it is given away once.
-    pub(crate) fn filler(&self) -> Option<Filler<K>> {
-        self.filler.lock().take()
+    pub(crate) fn store_writer(&self) -> Option<StoreWriter<K>> {
+        self.store_writer.lock().take()
     }
 }
 
 /// What nodes of a kind remember between runs; gone with the process, so never the only truth.
-pub struct Memories<M>(Mutex<BTreeMap<ObjectKey, Arc<Mutex<M>>>>);
+pub struct StateCache<M>(Mutex<BTreeMap<ObjectKey, Arc<Mutex<M>>>>);
 
-impl<M> Default for Memories<M> {
+impl<M> Default for StateCache<M> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<M: Default> Memories<M> {
+impl<M: Default> StateCache<M> {
     /// What a node remembers; nothing at first.
     pub fn of(&self, node: &ObjectKey) -> Arc<Mutex<M>> {
         self.0.lock().entry(node.clone()).or_default().clone()
@@ -115,34 +115,34 @@ mod tests {
 
     #[test]
     fn each_type_has_one_value_of_its_own() {
-        let kept = ByType::default();
+        let kept = TypeMap::default();
         kept.get::<Mutex<Vec<u8>>>().lock().push(1);
         assert_eq!(*kept.get::<Mutex<Vec<u8>>>().lock(), [1]);
         assert!(kept.get::<Mutex<Vec<u16>>>().lock().is_empty());
     }
 
     #[test]
-    fn a_store_is_filled_by_whoever_asks_first() {
-        let kept = ByType::default();
-        assert!(kept.get::<Shelf<Bucket>>().filler().is_some());
-        assert!(kept.get::<Shelf<Bucket>>().filler().is_none());
-        assert!(kept.get::<Shelf<GitRepository>>().filler().is_some());
+    fn a_store_is_filled_by_the_first_caller() {
+        let kept = TypeMap::default();
+        assert!(kept.get::<ObjectStore<Bucket>>().store_writer().is_some());
+        assert!(kept.get::<ObjectStore<Bucket>>().store_writer().is_none());
+        assert!(kept.get::<ObjectStore<GitRepository>>().store_writer().is_some());
     }
     #[tokio::test]
     async fn all_who_wait_for_a_list_are_woken() {
-        let kept = ByType::default();
+        let kept = TypeMap::default();
         let waiting: Vec<_> = (0..3).map(|_| tokio::spawn(kept.listed::<Bucket>())).collect();
         let ended = tokio::spawn(kept.listed::<GitRepository>());
         tokio::task::yield_now().await;
         assert!(waiting.iter().all(|task| !task.is_finished()));
-        let filler = kept.get::<Shelf<Bucket>>().filler().unwrap();
-        filler.is_listed();
+        let store_writer = kept.get::<ObjectStore<Bucket>>().store_writer().unwrap();
+        store_writer.is_listed();
         for task in waiting {
             assert!(task.await.unwrap());
         }
-        drop(filler);
+        drop(store_writer);
         assert!(kept.listed::<Bucket>().await, "it was listed");
-        drop(kept.get::<Shelf<GitRepository>>().filler());
+        drop(kept.get::<ObjectStore<GitRepository>>().store_writer());
         assert!(!ended.await.unwrap());
     }
 }

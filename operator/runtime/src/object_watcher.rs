@@ -4,10 +4,10 @@
 //! by name. What was applied is remembered as a digest of the manifest and a fingerprint of the live object.
 //! Nothing here survives a restart: each node verifies its objects once after a start.
 
-mod pace;
 mod references;
 mod state;
 mod task;
+mod wake_interval;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -19,11 +19,11 @@ use parking_lot::{Mutex, MutexGuard};
 use reconcile::ObjectKey;
 use serde_json::Value;
 
-use self::pace::{Call, Pace};
 pub(crate) use self::references::ReferenceRead;
 pub use self::state::{Knowledge, Moment};
 use self::state::{Sighting, State, TrackedObject, WatchKey};
-use super::work_queue::Hub;
+use self::wake_interval::{Call, Pace};
+use super::work_queue::WorkQueue;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::version::{is_later, of_metadata};
@@ -77,7 +77,7 @@ impl Marks {
 /// It keeps nothing across a restart.
 pub struct ObjectWatcher {
     cluster: Cluster,
-    hub: Arc<Hub>,
+    work_queue: Arc<WorkQueue>,
     marks: Arc<Marks>,
     state: Mutex<State>,
     pace: Pace,
@@ -94,11 +94,11 @@ impl Drop for ObjectWatcher {
 
 impl ObjectWatcher {
     /// Watches nothing yet.
-    pub fn new(cluster: Cluster, hub: Arc<Hub>, owners: Owners) -> Arc<Self> {
+    pub fn new(cluster: Cluster, work_queue: Arc<WorkQueue>, owners: Owners) -> Arc<Self> {
         let marks = Arc::new(Marks::new(owners));
         Arc::new_cyclic(|myself| Self {
             cluster,
-            hub,
+            work_queue,
             state: Mutex::new(State::of(marks.clone())),
             pace: Pace::default(),
             marks,
@@ -108,7 +108,7 @@ impl ObjectWatcher {
 
     /// The same for another cluster.
     pub(crate) fn of_another(&self, cluster: Cluster) -> Arc<Self> {
-        Self::new(cluster, self.hub.clone(), self.marks.all.clone())
+        Self::new(cluster, self.work_queue.clone(), self.marks.all.clone())
     }
 
     /// The cluster that is watched.
@@ -208,7 +208,7 @@ impl ObjectWatcher {
         self.ensure(&mut state, owner, resource, Selection::Labelled(label));
         drop(state);
         if dirty {
-            self.hub.wake(owner, WakeReason::Drift);
+            self.work_queue.wake(owner, WakeReason::Drift);
         }
     }
 
@@ -314,7 +314,7 @@ impl ObjectWatcher {
         self.watch_references(&mut state, &affected);
         drop(state);
         if moved {
-            self.hub.wake(owner, WakeReason::Reference);
+            self.work_queue.wake(owner, WakeReason::Reference);
         }
     }
 
@@ -400,7 +400,7 @@ impl ObjectWatcher {
         }
         let referring = self.state().references.note(id, now);
         for node in referring {
-            self.hub.wake(&node, WakeReason::Reference);
+            self.work_queue.wake(&node, WakeReason::Reference);
         }
     }
 
@@ -428,7 +428,7 @@ impl ObjectWatcher {
 
     fn tell(&self, drifted: Option<ObjectKey>, waiting: BTreeSet<ObjectKey>) {
         if let Some(owner) = drifted {
-            self.hub.wake(&owner, WakeReason::Drift);
+            self.work_queue.wake(&owner, WakeReason::Drift);
         }
         for node in waiting {
             self.wake_waiting(&node);
@@ -438,7 +438,7 @@ impl ObjectWatcher {
     /// Wakes a node for which something moved that it waits for.
     fn wake_waiting(&self, node: &ObjectKey) {
         let pause = match self.pace.call(node, Instant::now()) {
-            Call::Now => return self.hub.wake(node, WakeReason::Waiting),
+            Call::Now => return self.work_queue.wake(node, WakeReason::Waiting),
             Call::After(pause) => pause,
             Call::Joined => return,
         };
@@ -448,7 +448,7 @@ impl ObjectWatcher {
             tokio::time::sleep(pause).await;
             if let Some(watcher) = myself.upgrade() {
                 watcher.pace.called(&node, Instant::now());
-                watcher.hub.wake(&node, WakeReason::Waiting);
+                watcher.work_queue.wake(&node, WakeReason::Waiting);
             }
         });
     }

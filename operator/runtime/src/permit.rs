@@ -23,7 +23,7 @@ struct Queues {
     /// How many of all permits a namespace may have.
     each: usize,
     /// Who waits, by namespace.
-    waiting: BTreeMap<String, Lines>,
+    waiting: BTreeMap<String, PriorityQueues>,
     /// The namespaces of those who wait, in the order in which they take turns.
     turns: VecDeque<String>,
     held: BTreeMap<String, usize>,
@@ -31,23 +31,23 @@ struct Queues {
 
 /// In which line of its namespace somebody waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Line {
+pub enum Priority {
     /// For a run that begins something.
-    Begin,
+    New,
     /// For a run that goes on with what an earlier one began: it has little left to do, and others may depend on its end.
-    GoOn,
+    Resume,
 }
 
 /// Who waits in a namespace.
 #[derive(Debug, Default)]
-struct Lines {
+struct PriorityQueues {
     begin: VecDeque<oneshot::Sender<Permit>>,
     go_on: VecDeque<oneshot::Sender<Permit>>,
     /// Whether the last permit went to somebody who goes on.
     went_on: bool,
 }
 
-impl Lines {
+impl PriorityQueues {
     fn is_empty(&self) -> bool {
         self.begin.is_empty() && self.go_on.is_empty()
     }
@@ -57,24 +57,27 @@ impl Lines {
         self.begin.iter().chain(&self.go_on).any(|waiting| !waiting.is_closed())
     }
 
-    fn push(&mut self, line: Line, waiting: oneshot::Sender<Permit>) {
-        match line {
-            Line::Begin => self.begin.push_back(waiting),
-            Line::GoOn => self.go_on.push_back(waiting),
+    fn push(&mut self, priority: Priority, waiting: oneshot::Sender<Permit>) {
+        match priority {
+            Priority::New => self.begin.push_back(waiting),
+            Priority::Resume => self.go_on.push_back(waiting),
         }
     }
 
     /// The next of those who still wait: from one line after the other, as long as both have some.
     fn pop(&mut self) -> Option<oneshot::Sender<Permit>> {
-        let lines =
-            if self.went_on { [Line::Begin, Line::GoOn] } else { [Line::GoOn, Line::Begin] };
-        lines.into_iter().find_map(|line| {
-            let queue = match line {
-                Line::Begin => &mut self.begin,
-                Line::GoOn => &mut self.go_on,
+        let order = if self.went_on {
+            [Priority::New, Priority::Resume]
+        } else {
+            [Priority::Resume, Priority::New]
+        };
+        order.into_iter().find_map(|priority| {
+            let queue = match priority {
+                Priority::New => &mut self.begin,
+                Priority::Resume => &mut self.go_on,
             };
             let next = std::iter::from_fn(|| queue.pop_front()).find(|it| !it.is_closed())?;
-            self.went_on = line == Line::GoOn;
+            self.went_on = priority == Priority::Resume;
             Some(next)
         })
     }
@@ -133,15 +136,15 @@ impl Permits {
 
     /// A permit, when it is the namespace's turn.
     pub async fn acquire(&self, namespace: &str) -> Permit {
-        self.acquire_in(Line::Begin, namespace).await
+        self.acquire_in(Priority::New, namespace).await
     }
 
-    async fn acquire_in(&self, line: Line, namespace: &str) -> Permit {
+    async fn acquire_in(&self, priority: Priority, namespace: &str) -> Permit {
         loop {
             let (sender, receiver) = oneshot::channel();
             let granted = {
                 let mut queues = self.lock();
-                queues.enqueue(line, namespace, sender);
+                queues.enqueue(priority, namespace, sender);
                 self.grant(&mut queues)
             };
             hand_out(granted);
@@ -154,12 +157,12 @@ impl Permits {
 
     /// A permit of a run, which it can give back while it waits.
     pub async fn run_permit(&self, namespace: &str) -> RunPermit {
-        self.run_permit_in(Line::Begin, namespace).await
+        self.run_permit_in(Priority::New, namespace).await
     }
 
     /// [`Self::run_permit`] for a run that begins something, or goes on with it.
-    pub async fn run_permit_in(&self, line: Line, namespace: &str) -> RunPermit {
-        let permit = self.acquire_in(line, namespace).await;
+    pub async fn run_permit_in(&self, priority: Priority, namespace: &str) -> RunPermit {
+        let permit = self.acquire_in(priority, namespace).await;
         let permits = self.clone();
         let namespace = namespace.to_owned();
         let held = Mutex::new(HeldPermit { permit: Some(permit), aside: 0 });
@@ -181,7 +184,7 @@ impl Permits {
     /// Whether anybody waits for a permit.
     pub fn is_awaited(&self) -> bool {
         let queues = self.lock();
-        queues.waiting.values().any(Lines::is_awaited)
+        queues.waiting.values().any(PriorityQueues::is_awaited)
     }
 
     /// How many permits are free.
@@ -191,21 +194,21 @@ impl Permits {
 }
 
 impl Queues {
-    fn enqueue(&mut self, line: Line, namespace: &str, waiting: oneshot::Sender<Permit>) {
-        let lines = self.waiting.entry(namespace.to_owned()).or_default();
-        if lines.is_empty() {
+    fn enqueue(&mut self, priority: Priority, namespace: &str, waiting: oneshot::Sender<Permit>) {
+        let queues = self.waiting.entry(namespace.to_owned()).or_default();
+        if queues.is_empty() {
             self.turns.push_back(namespace.to_owned());
         }
-        lines.push(line, waiting);
+        queues.push(priority, waiting);
     }
 
     /// The next of those who still wait and whose namespace may have one more permit.
     fn next(&mut self) -> Option<(String, oneshot::Sender<Permit>)> {
         while let Some(place) = self.turn() {
             let namespace = self.turns.remove(place)?;
-            let Some(lines) = self.waiting.get_mut(&namespace) else { continue };
-            let next = lines.pop();
-            if lines.is_empty() {
+            let Some(queues) = self.waiting.get_mut(&namespace) else { continue };
+            let next = queues.pop();
+            if queues.is_empty() {
                 self.waiting.remove(&namespace);
             } else {
                 self.turns.push_back(namespace.clone());
@@ -287,7 +290,7 @@ impl RunPermit {
             held.aside == 0
         };
         if is_last {
-            let permit = self.0.permits.acquire_in(Line::GoOn, &self.0.namespace).await;
+            let permit = self.0.permits.acquire_in(Priority::Resume, &self.0.namespace).await;
             let mut held = self.held();
             // Another part may wait by now.
             if held.aside == 0 && held.permit.is_none() {

@@ -90,10 +90,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_a_phase_that_takes_long_is_told_of_and_once() {
-        let told = AtomicUsize::new(0);
+    async fn only_a_phase_that_takes_long_is_reported_and_once() {
+        let count = AtomicUsize::new(0);
         let tell = async || {
-            told.fetch_add(1, Ordering::Relaxed);
+            count.fetch_add(1, Ordering::Relaxed);
         };
         assert_eq!(telling_after(pending(), async { 1 }, tell()).await, 1);
         assert_eq!(
@@ -108,7 +108,7 @@ mod tests {
             .await,
             2
         );
-        assert_eq!(told.load(Ordering::Relaxed), 0);
+        assert_eq!(count.load(Ordering::Relaxed), 0);
         // The work goes on while it is told of, even by an API server that is slow to answer.
         let (done, waits) = tokio::sync::oneshot::channel();
         let work = async {
@@ -120,7 +120,7 @@ mod tests {
             tell().await;
         };
         assert!(telling_after(ready(()), work, slow).await);
-        assert_eq!(told.load(Ordering::Relaxed), 1);
+        assert_eq!(count.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use futures::stream::{self, StreamExt as _};
 use objects::Gvk;
 use reconcile::ObjectKey;
 
-use super::work_queue::Hub;
+use super::work_queue::WorkQueue;
 use windlass_cluster::Cluster;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::watch::{Selection, WatcherEvent};
@@ -42,7 +42,7 @@ pub fn rights(place: &str, namespace: &str) -> ObjectKey {
 
 /// Follows roles and bindings of a cluster. Forbidden objects are retried after the first list, too: it may have what they
 /// lacked.
-pub async fn follow_rights(cluster: Cluster, hub: Arc<Hub>, place: String) {
+pub async fn follow_rights(cluster: Cluster, work_queue: Arc<WorkQueue>, place: String) {
     let watches = KINDS.map(|(kind, plural, namespaced)| {
         let gvk = Gvk::new(&format!("{GROUP}/v1"), kind);
         let resource = Resource { gvk, plural: plural.to_owned(), namespaced, watchable: true };
@@ -73,7 +73,7 @@ pub async fn follow_rights(cluster: Cluster, hub: Arc<Hub>, place: String) {
                 None => return,
             },
             () = wait => for namespace in pending.take(Instant::now()) {
-                hub.changed(&rights(&place, &namespace));
+                work_queue.changed(&rights(&place, &namespace));
             },
         }
     }
@@ -87,7 +87,7 @@ struct RightsChange {
     /// When it is told; none if it was.
     due: Option<Instant>,
     /// When the one before it was.
-    told: Option<Instant>,
+    reported_at: Option<Instant>,
     /// How long after that one.
     pause: Duration,
 }
@@ -95,18 +95,19 @@ struct RightsChange {
 impl Pending {
     fn add(&mut self, namespace: String, now: Instant) {
         let is_over = |it: &RightsChange| {
-            it.due.is_none() && it.told.is_none_or(|told| now >= told + it.pause * 2)
+            it.due.is_none()
+                && it.reported_at.is_none_or(|reported_at| now >= reported_at + it.pause * 2)
         };
         self.0.retain(|_, it| !is_over(it));
-        let new = RightsChange { due: None, told: None, pause: CHANGE_DEBOUNCE_DELAY };
+        let new = RightsChange { due: None, reported_at: None, pause: CHANGE_DEBOUNCE_DELAY };
         let change = self.0.entry(namespace).or_insert(new);
         if change.due.is_some() {
             return;
         }
         let mut due = now + CHANGE_DEBOUNCE_DELAY;
-        if let Some(told) = change.told {
+        if let Some(reported_at) = change.reported_at {
             change.pause = (change.pause * 2).min(LONGEST_PAUSE);
-            due = due.max(told + change.pause);
+            due = due.max(reported_at + change.pause);
         }
         change.due = Some(due);
     }
@@ -119,11 +120,11 @@ impl Pending {
     /// What is to be told now.
     fn take(&mut self, now: Instant) -> Vec<String> {
         let due = self.0.iter_mut().filter(|(_, it)| it.due.is_some_and(|due| due <= now));
-        let told = due.map(|(namespace, it)| {
-            (it.due, it.told) = (None, Some(now));
+        let namespaces = due.map(|(namespace, it)| {
+            (it.due, it.reported_at) = (None, Some(now));
             namespace.clone()
         });
-        told.collect()
+        namespaces.collect()
     }
 }
 
@@ -132,21 +133,27 @@ mod tests {
     use super::*;
 
     /// When changes are told that come in one namespace each second, in seconds.
-    fn told(namespace: &str, pending: &mut Pending, begin: Instant, seconds: u64) -> Vec<u64> {
-        let mut told = Vec::new();
+    fn reports_within(
+        namespace: &str,
+        pending: &mut Pending,
+        begin: Instant,
+        seconds: u64,
+    ) -> Vec<u64> {
+        let mut seconds_reported = Vec::new();
         for second in 0..seconds {
             let now = begin + Duration::from_secs(second);
             pending.add(namespace.to_owned(), now);
-            told.extend(pending.take(now).iter().filter(|it| *it == namespace).map(|_| second));
+            seconds_reported
+                .extend(pending.take(now).iter().filter(|it| *it == namespace).map(|_| second));
         }
-        told
+        seconds_reported
     }
 
     #[test]
     fn who_keeps_changing_roles_is_listened_to_less_and_less_often() {
         let mut pending = Pending::default();
         let begin = Instant::now();
-        let often = told("shop", &mut pending, begin, 3600);
+        let often = reports_within("shop", &mut pending, begin, 3600);
         assert_eq!(often[..4], [5, 15, 35, 75]);
         assert!(often.len() < 20, "{often:?}");
         // That holds up nobody else, and is over some time after the last change.

@@ -1,8 +1,8 @@
-//! How any kind is run: one run a node at a time, woken through the hub, isolated from all others.
+//! How any kind is run: one run a node at a time, woken through the work queue, isolated from all others.
 
-mod keeper;
-mod start;
-mod unreadable;
+mod start_order;
+mod store_updater;
+mod unreadable_object;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -22,11 +22,11 @@ use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
-use self::keeper::Keeper;
+use self::store_updater::StoreUpdater;
 use super::context::Context;
 use super::dependencies::DEPENDS_ON;
 use super::kind::{ControllerKind, REQUESTED_AT, node_named, node_of};
-use super::object_store::Shelf;
+use super::object_store::ObjectStore;
 use windlass_cluster::ClusterError;
 use windlass_cluster::decode::Unreadable;
 use windlass_cluster::kind::OurKind;
@@ -75,7 +75,7 @@ fn is_ours<K: OurKind>(object: &K, context: &Context) -> bool {
 fn let_go<K: ControllerKind>(node: &ObjectKey, context: &Context) {
     K::forget(node, context);
     context.metrics.forget(node);
-    context.hub.forget(node);
+    context.work_queue.forget(node);
     context.watcher.forget(node);
 }
 
@@ -84,7 +84,7 @@ impl Notices {
         let last = Mutex::default();
         let unreadable = Mutex::default();
         let awake = AtomicBool::default();
-        Self { context, last, unreadable, telling: unreadable::permits(), awake }
+        Self { context, last, unreadable, telling: unreadable_object::permits(), awake }
     }
 
     /// An object is there and cannot be read: for everybody else it is gone.
@@ -101,11 +101,11 @@ impl Notices {
             let mut all = self.unreadable.lock();
             // What is told on it makes it change once more.
             let known = all.insert(node, object.clone());
-            if known.is_some_and(|known| unreadable::is_same(&known, &object)) {
+            if known.is_some_and(|known| unreadable_object::is_same(&known, &object)) {
                 return;
             }
         }
-        unreadable::log::<K::Object>(&object);
+        unreadable_object::log::<K::Object>(&object);
         if self.awake.load(Ordering::Acquire) {
             self.tell::<K>(object);
         }
@@ -114,7 +114,7 @@ impl Notices {
     fn tell<K: ControllerKind>(&self, object: Arc<Unreadable>) {
         let context = self.context.clone();
         let permits = self.telling.clone();
-        tokio::spawn(unreadable::tell::<K::Object>(context, object, permits));
+        tokio::spawn(unreadable_object::tell::<K::Object>(context, object, permits));
     }
 
     fn is_live<K: OurKind>(&self, live: bool) {
@@ -140,13 +140,13 @@ impl Notices {
         let is_awake = self.awake.load(Ordering::Acquire);
         let is_new = before.as_ref().is_none_or(|b| b.trigger != now.trigger || !b.ours);
         if is_awake && now.ours && is_new {
-            self.context.hub.wake(&node, WakeReason::Spec);
+            self.context.work_queue.wake(&node, WakeReason::Spec);
         }
         if !now.ours && before.as_ref().is_some_and(|b| b.ours) {
             let_go::<K>(&node, &self.context);
         }
         if before.is_none_or(|b| b.announcement != now.announcement) {
-            self.context.hub.changed(&node);
+            self.context.work_queue.changed(&node);
         }
     }
 
@@ -154,7 +154,7 @@ impl Notices {
     fn wake_all<K: ControllerKind>(&self, present: &[Arc<K::Object>]) {
         self.awake.store(true, Ordering::Release);
         let ours = present.iter().filter(|object| is_ours(&***object, &self.context));
-        start::wake::<K>(&self.context, ours.cloned().collect());
+        start_order::wake::<K>(&self.context, ours.cloned().collect());
         let unreadable = self.unreadable.lock().clone();
         for object in unreadable.into_values() {
             self.tell::<K>(object);
@@ -170,7 +170,7 @@ impl Notices {
     /// Everything known about a node is forgotten, and whoever depends on it is reconciled again.
     fn gone<K: ControllerKind>(&self, node: &ObjectKey) {
         let_go::<K>(node, &self.context);
-        self.context.hub.changed(node);
+        self.context.work_queue.changed(node);
     }
 
     /// The watch listed everything: what was deleted while nobody watched is gone.
@@ -200,12 +200,14 @@ pub async fn run_kind<K: ControllerKind>(
     context: Arc<Context>,
     stop: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let Some(filler) = context.shared::<Shelf<K::Object>>().filler() else { return };
-    let store = filler.writer.as_reader();
+    let Some(store_writer) = context.shared::<ObjectStore<K::Object>>().store_writer() else {
+        return;
+    };
+    let store = store_writer.writer.as_reader();
     let namespace = (!context.settings.watch_all_namespaces)
         .then(|| context.settings.runtime_namespace.clone());
     let notices = Arc::new(Notices::new(context.clone()));
-    let woken = context.hub.open([&K::Object::group(&()), &K::Object::kind(&())]);
+    let woken = context.work_queue.open([&K::Object::group(&()), &K::Object::kind(&())]);
     let events = context.cluster.watch_ours::<K::Object>(namespace.as_deref());
     let begin = {
         let notices = notices.clone();
@@ -221,9 +223,9 @@ pub async fn run_kind<K: ControllerKind>(
         }
     };
     let begin = stream::once(begin).filter_map(std::future::ready);
-    let mut keeper = Keeper::<K>::new(filler, notices);
+    let mut store_updater = StoreUpdater::<K>::new(store_writer, notices);
     let watched = events.filter_map(move |seen| {
-        keeper.take(seen);
+        store_updater.take(seen);
         std::future::ready(None::<Result<ObjectRef<K::Object>, ClusterError>>)
     });
     let wakes = stream::unfold(woken, |mut woken| async move {
@@ -234,7 +236,7 @@ pub async fn run_kind<K: ControllerKind>(
     let events = stream::select(Box::pin(begin), Box::pin(watched));
     let queue = stream::select(events, Box::pin(wakes)).take_until(stop);
     let config = Config::default().concurrency(UNBOUNDED_CONCURRENCY);
-    let hub = context.hub.clone();
+    let work_queue = context.work_queue.clone();
     applier(
         |object: Arc<K::Object>, context: Arc<Context>| {
             apart(isolated::<K>(object, context)).boxed()
@@ -248,7 +250,7 @@ pub async fn run_kind<K: ControllerKind>(
     .map_err(move |error| {
         if let controller::Error::ObjectNotFound(gone) = &error {
             let namespace = gone.namespace.as_deref().unwrap_or_default();
-            hub.leaves_queue(&node_named::<K::Object>(namespace, &gone.name));
+            work_queue.leaves_queue(&node_named::<K::Object>(namespace, &gone.name));
         }
         tracing::debug!(error = %error, "reconciliation request dropped");
     })
@@ -281,7 +283,7 @@ async fn isolated<K: ControllerKind>(
     context: Arc<Context>,
 ) -> Result<Action, std::convert::Infallible> {
     let node = node_of(&*object);
-    context.hub.leaves_queue(&node);
+    context.work_queue.leaves_queue(&node);
     if !is_ours(&*object, &context) {
         // A run that was under way when the object left the shard may have learned something since.
         let_go::<K>(&node, &context);

@@ -1,33 +1,33 @@
 //! Why a run ends before it has a result.
 
-use reconcile::Rest;
+use reconcile::Outcome;
 use windlass_cluster::ClusterError;
 
 /// Why a run ends before it has a result.
 #[derive(Debug)]
 pub enum RunError {
-    /// It rests, and its status says why.
-    Rest(Rest),
+    /// It has an outcome, and its status says why.
+    Outcome(Outcome),
     /// The API server could not be asked: the run is repeated.
     Cluster(ClusterError),
 }
 
 impl RunError {
-    /// Where the run rests.
+    /// The outcome of the run.
     ///
     /// # Errors
     /// The API server could not be asked.
-    pub fn rest(self) -> Result<Rest, ClusterError> {
+    pub fn outcome(self) -> Result<Outcome, ClusterError> {
         match self {
-            Self::Rest(rest) => Ok(rest),
+            Self::Outcome(outcome) => Ok(outcome),
             Self::Cluster(error) => Err(error),
         }
     }
 }
 
-impl From<Rest> for RunError {
-    fn from(rest: Rest) -> Self {
-        Self::Rest(rest)
+impl From<Outcome> for RunError {
+    fn from(outcome: Outcome) -> Self {
+        Self::Outcome(outcome)
     }
 }
 

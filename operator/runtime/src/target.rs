@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crds::KubeConfigReference;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{Rest, Time, Wake, reason};
+use reconcile::{Outcome, Time, Wake, reason};
 use sha2::{Digest as _, Sha256};
 use sources::http::Budgets;
 use tokio::task::AbortHandle;
@@ -20,7 +20,7 @@ use super::permit::Permits;
 use super::reference::References;
 use super::rights_watch::follow_rights;
 use super::unsupported::unsupported_text;
-use super::work_queue::Hub;
+use super::work_queue::WorkQueue;
 use windlass_cluster::Cluster;
 use windlass_cluster::client::{ConnectionError, connect_to};
 use windlass_cluster::kubeconfig::{KubeconfigError, KubeconfigPolicy, Remote};
@@ -135,11 +135,11 @@ impl ClusterTarget {
     }
 
     /// What was refused there for want of rights is woken when they change.
-    pub fn follow_rights(&self, hub: &Arc<Hub>) {
+    pub fn follow_rights(&self, work_queue: &Arc<WorkQueue>) {
         self.destination.rights_watch.get_or_init(|| {
             let cluster = self.destination.cluster.clone();
             let place = self.place().to_owned();
-            let follow = follow_rights(cluster, hub.clone(), place);
+            let follow = follow_rights(cluster, work_queue.clone(), place);
             tokio::spawn(follow).abort_handle()
         });
     }
@@ -160,7 +160,7 @@ struct Key {
 /// Every target in use, made when it is first needed and gone when nobody needs it any more.
 pub struct Targets {
     home: Arc<ClusterTarget>,
-    hub: Arc<Hub>,
+    work_queue: Arc<WorkQueue>,
     metrics: Arc<Metrics>,
     budgets: Arc<Budgets>,
     /// What may be in a kubeconfig.
@@ -203,7 +203,7 @@ impl<'a> TargetSpec<'a> {
     }
 
     /// The name under which Kubernetes knows a ServiceAccount as a user.
-    fn user(&self) -> Result<Option<String>, Rest> {
+    fn user(&self) -> Result<Option<String>, Outcome> {
         let Some(name) = self.service_account else { return Ok(None) };
         let valid = name.len() <= 253
             && name
@@ -214,14 +214,14 @@ impl<'a> TargetSpec<'a> {
                 "spec.serviceAccountName: {name:?} is not the name of a ServiceAccount in namespace {}",
                 self.namespace
             );
-            return Err(Rest::Stalled(reason::RECONCILIATION_FAILED, text));
+            return Err(Outcome::Stalled(reason::RECONCILIATION_FAILED, text));
         }
         Ok(Some(format!("system:serviceaccount:{}:{name}", self.namespace)))
     }
 }
 
-fn failed(text: String) -> Rest {
-    Rest::Failed(reason::RECONCILIATION_FAILED, text, Wake::default())
+fn failed(text: String) -> Outcome {
+    Outcome::Failed(reason::RECONCILIATION_FAILED, text, Wake::default())
 }
 
 impl Targets {
@@ -229,7 +229,7 @@ impl Targets {
     pub fn new(
         settings: &Settings,
         watcher: &Arc<ObjectWatcher>,
-        hub: Arc<Hub>,
+        work_queue: Arc<WorkQueue>,
         budgets: Arc<Budgets>,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -248,7 +248,7 @@ impl Targets {
         let destinations = Mutex::default();
         let targets = Mutex::default();
         let allowed = KubeconfigPolicy { insecure_tls: settings.insecure_kubeconfig_tls };
-        Self { home, hub, metrics, budgets, allowed, destinations, targets }
+        Self { home, work_queue, metrics, budgets, allowed, destinations, targets }
     }
 
     /// The target that a spec asks for. The Secret that it names is among the references then.
@@ -259,7 +259,7 @@ impl Targets {
         &self,
         wanted: &TargetSpec<'_>,
         references: &mut References,
-    ) -> Result<Arc<ClusterTarget>, Rest> {
+    ) -> Result<Arc<ClusterTarget>, Outcome> {
         let user = wanted.user()?.unwrap_or_default();
         let Some(named) = wanted.kube_config else {
             let key = Key { destination: String::new(), user };
@@ -267,11 +267,11 @@ impl Targets {
             return self.target(key, home).map_err(|error| failed(error.to_string()));
         };
         let named = remote(self.allowed, references, wanted, named).await?;
-        let told =
+        let error_of =
             |error: &dyn std::fmt::Display| failed(format!("secret '{}': {error}", named.secret));
-        let destination = self.destination(&named).await.map_err(|error| told(&error))?;
+        let destination = self.destination(&named).await.map_err(|error| error_of(&error))?;
         self.target(Key { destination: named.place.clone(), user }, destination)
-            .map_err(|error| told(&error))
+            .map_err(|error| error_of(&error))
     }
 
     /// A destination in a user's name; the same for all who use it.
@@ -330,7 +330,7 @@ impl Targets {
             return Ok(known.clone());
         }
         let watcher = self.home.watcher().of_another(cluster.clone());
-        let follow = follow_crds(cluster.clone(), self.hub.clone());
+        let follow = follow_crds(cluster.clone(), self.work_queue.clone());
         let destination = Arc::new(Destination {
             cluster,
             watcher,
@@ -386,20 +386,21 @@ async fn remote(
     references: &mut References,
     &TargetSpec { namespace, field, .. }: &TargetSpec<'_>,
     reference: &KubeConfigReference,
-) -> Result<RemoteCluster, Rest> {
+) -> Result<RemoteCluster, Outcome> {
     let Some(secret_ref) = &reference.secret_ref else {
         let text = unsupported_text(&[&format!("{field}.configMapRef")]);
-        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text));
     };
     let secret = format!("{namespace}/{}", secret_ref.name);
-    let told = |why: String| failed(format!("unable to read kubeconfig secret '{secret}': {why}"));
+    let error_of =
+        |why: String| failed(format!("unable to read kubeconfig secret '{secret}': {why}"));
     let data = references.secret(namespace, &secret_ref.name).await;
-    let data = data.map_err(|error| told(error.to_string()))?;
-    let missing = || told(format!("not found; create it or correct {field}"));
+    let data = data.map_err(|error| error_of(error.to_string()))?;
+    let missing = || error_of(format!("not found; create it or correct {field}"));
     let data = data.ok_or_else(missing)?;
     let key = secret_ref.key.as_deref();
     let remote =
-        Remote::from_secret(&data, key, allowed).map_err(|error| told(error.to_string()))?;
+        Remote::from_secret(&data, key, allowed).map_err(|error| error_of(error.to_string()))?;
     let version = references.version("Secret", namespace, &secret_ref.name);
     let mut place = Sha256::new();
     for part in [&secret, key.unwrap_or_default(), &remote.identity] {

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use windlass_cluster::metrics::{Metrics, WakeReason};
 
 /// Wakes nodes, and knows who depends on whom.
-pub struct Hub {
+pub struct WorkQueue {
     graph: Mutex<Graph>,
     /// By group and kind: two groups may have kinds of one name.
     queues: Mutex<BTreeMap<[String; 2], UnboundedSender<ObjectKey>>>,
@@ -20,8 +20,8 @@ pub struct Hub {
     metrics: std::sync::Arc<Metrics>,
 }
 
-impl Hub {
-    /// A hub without queues.
+impl WorkQueue {
+    /// A work queue without queues of kinds.
     pub fn new(metrics: std::sync::Arc<Metrics>) -> Self {
         let graph = Mutex::default();
         let queues = Mutex::default();

@@ -93,14 +93,14 @@ impl Listener {
 /// A socket on an address, for which is waited at most so long.
 async fn bound(address: SocketAddr, limit: Duration) -> std::io::Result<TcpListener> {
     let deadline = Instant::now() + limit;
-    let mut is_told = false;
+    let mut is_logged = false;
     loop {
         match TcpListener::bind(address).await {
             Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
-                if !is_told {
+                if !is_logged {
                     tracing::info!(addr = %address, "address is in use, waiting until it is free");
                 }
-                is_told = true;
+                is_logged = true;
                 tokio::time::sleep(BIND_RETRY_DELAY).await;
             }
             ended => return ended,

@@ -1,13 +1,13 @@
 //! Every flag of `windlass serve` and the environment variables behind them, once.
 //!
 //! Here: flags that do something. Elsewhere: those of the election ([`leader`]), those that Flux's controllers take and
-//! that mean nothing here or are refused ([`accepted`]), feature gates ([`gates`]).
+//! that mean nothing here or are refused ([`compatibility_flags`]), feature gates ([`gates`]).
 //!
 //! Modules receive values; nothing else reads the environment.
 //! Names and defaults are Flux's where Flux has the flag (source: Flux 2.9, `--help` of its controllers), except the default of
 //! `--concurrent-ssa`.
 
-mod accepted;
+mod compatibility_flags;
 mod gates;
 mod leader;
 
@@ -19,8 +19,8 @@ use std::time::Duration;
 use clap::{Args, Command, FromArgMatches as _, ValueEnum};
 use ipnet::IpNet;
 
-use accepted::CompatibilityFlags;
-pub use accepted::is_without_effect;
+use compatibility_flags::CompatibilityFlags;
+pub use compatibility_flags::is_without_effect;
 use gates::Gates;
 pub use leader::{LeaderElection, lease_name};
 use objects::LabelSelector;

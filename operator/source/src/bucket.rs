@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crds::source::Bucket;
 use kube::core::ResourceExt as _;
-use reconcile::{ObjectKey, Reason, Rest, reason};
+use reconcile::{ObjectKey, Outcome, Reason, reason};
 use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
@@ -55,26 +55,26 @@ impl SourceKind for Bucket {
         Some(self.spec.interval.as_str())
     }
 
-    async fn wish(
+    async fn desired(
         context: &Arc<Context>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, Outcome> {
         let resolved = resolve::resolve(context, node, object).await?;
-        validated_spec::wish(object, resolved)
+        validated_spec::desired(object, resolved)
     }
 
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         _kept: Option<&KeptArtifact>,
-    ) -> Result<RemoteRevision<Self::LookupResult>, Rest> {
+    ) -> Result<RemoteRevision<Self::LookupResult>, Outcome> {
         executor::ask(run).await
     }
 
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
-    ) -> Result<StoredArtifact<Self::Status>, Rest> {
+    ) -> Result<StoredArtifact<Self::Status>, Outcome> {
         executor::fetch(run, found).await
     }
 

@@ -13,7 +13,7 @@ use kube::core::ResourceExt as _;
 use windlass_runtime::catalog::Provider;
 use windlass_runtime::context::Context;
 use windlass_runtime::kind::ControllerKind;
-use windlass_runtime::object_store::ByType;
+use windlass_runtime::object_store::TypeMap;
 use windlass_serve::settings::Settings;
 
 /// Runs ExternalArtifacts, and has others find them.
@@ -42,7 +42,7 @@ impl Provider for ExternalArtifactController {
     const IS_RUN: bool = false;
 
     /// Parity(flux): its files are with whoever wrote it. Those of an HTTPArchive of this process are here.
-    fn is_elsewhere(object: &ExternalArtifact, settings: &Settings, kept: &ByType) -> bool {
+    fn is_elsewhere(object: &ExternalArtifact, settings: &Settings, kept: &TypeMap) -> bool {
         let namespace = object.namespace().unwrap_or_default();
         let name = object.name_any();
         let Some(archive) = kept.seen::<HTTPArchive>(&namespace, &name) else { return true };

@@ -12,7 +12,7 @@ mod verify;
 use std::sync::Arc;
 
 use crds::source::GitRepository;
-use reconcile::{ObjectKey, Reason, Rest};
+use reconcile::{ObjectKey, Outcome, Reason};
 use sources::git::revision;
 use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::{
@@ -22,7 +22,7 @@ use sources::reason::{
 
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
-use super::source::{SourceKind, SourceSpec, verified};
+use super::source::{SourceKind, SourceSpec, verification};
 use windlass_runtime::context::Context;
 
 const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
@@ -64,19 +64,19 @@ impl SourceKind for GitRepository {
         Some(self.spec.interval.as_str())
     }
 
-    async fn wish(
+    async fn desired(
         context: &Arc<Context>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, Outcome> {
         let resolved = resolve::resolve(context, node, object).await?;
-        validated_spec::wish(object, resolved)
+        validated_spec::desired(object, resolved)
     }
 
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         _kept: Option<&KeptArtifact>,
-    ) -> Result<RemoteRevision<()>, Rest> {
+    ) -> Result<RemoteRevision<()>, Outcome> {
         let revision = executor::ask(run).await?;
         Ok(RemoteRevision { revision, found: () })
     }
@@ -84,7 +84,7 @@ impl SourceKind for GitRepository {
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         (): (),
-    ) -> Result<StoredArtifact<Self::Status>, Rest> {
+    ) -> Result<StoredArtifact<Self::Status>, Outcome> {
         executor::fetch(run).await
     }
 
@@ -121,7 +121,7 @@ impl SourceKind for GitRepository {
 
     fn unverified(&self) -> Option<String> {
         match self.spec.include.is_empty() {
-            true => verified::unverified(self),
+            true => verification::unverified(self),
             // What is included has signatures of its own, which are not part of this one.
             false => Some("it includes other repositories".to_owned()),
         }

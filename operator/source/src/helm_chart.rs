@@ -3,7 +3,7 @@
 //! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), charts and repositories
 //! of them (`sources::charts`), indexes as artifacts (`helm_repository`).
 
-mod built;
+mod artifact_metadata;
 mod dependencies;
 mod executor;
 mod oci_registry;
@@ -16,7 +16,7 @@ mod validated_spec;
 use std::sync::Arc;
 
 use crds::source::HelmChart;
-use reconcile::{ObjectKey, Reason, Rest};
+use reconcile::{ObjectKey, Outcome, Reason};
 use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::{
     ARCHIVE_OPERATION_FAILED, CHART_PACKAGE_ERROR, CHART_VERIFICATION_ERROR,
@@ -26,7 +26,7 @@ use sources::reason::{
 use super::image_trust::SignaturePolicy;
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
-use super::source::{SourceController, SourceKind, SourceSpec, verified};
+use super::source::{SourceController, SourceKind, SourceSpec, verification};
 use windlass_runtime::catalog::currency;
 use windlass_runtime::context::Context;
 
@@ -75,15 +75,15 @@ impl SourceKind for HelmChart {
         Some(self.spec.interval.as_str())
     }
 
-    async fn wish(
+    async fn desired(
         context: &Arc<Context>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, Outcome> {
         resolve::edges(context, node, object);
         validated_spec::check(object)?;
         let (from, keyring) = resolve::resolve(context, node, object).await?;
-        validated_spec::wish(object, from, keyring)
+        validated_spec::desired(object, from, keyring)
     }
 
     fn is_verified(&self) -> bool {
@@ -93,20 +93,20 @@ impl SourceKind for HelmChart {
     fn unverified(&self) -> Option<String> {
         let verify = self.spec.verify.as_ref();
         let anyone = verify.and_then(|it| SignaturePolicy::of_chart(it).accepts_anyone());
-        anyone.or_else(|| verified::unverified(self))
+        anyone.or_else(|| verification::unverified(self))
     }
 
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         kept: Option<&KeptArtifact>,
-    ) -> Result<RemoteRevision<Self::LookupResult>, Rest> {
+    ) -> Result<RemoteRevision<Self::LookupResult>, Outcome> {
         executor::ask(run, kept).await
     }
 
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
-    ) -> Result<StoredArtifact<Self::Status>, Rest> {
+    ) -> Result<StoredArtifact<Self::Status>, Outcome> {
         executor::fetch(run, found).await
     }
 
@@ -125,7 +125,7 @@ impl SourceKind for HelmChart {
         (built.reason(), built.summary())
     }
 
-    fn told_as(settled: Reason) -> &'static str {
+    fn event_reason(settled: Reason) -> &'static str {
         settled.as_str()
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crds::source::{HelmRepository, HelmRepositoryType};
 use kube::core::ResourceExt as _;
-use reconcile::{ObjectKey, Reason, Rest, reason};
+use reconcile::{ObjectKey, Outcome, Reason, reason};
 use sources::charts::repository::normalized;
 use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
@@ -91,27 +91,27 @@ impl SourceKind for HelmRepository {
         is_registry(self)
     }
 
-    async fn wish(
+    async fn desired(
         context: &Arc<Context>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, Outcome> {
         validated_spec::check(object)?;
         let secrets = resolve::resolve(context, node, object).await?;
-        validated_spec::wish(object, &secrets, context)
+        validated_spec::desired(object, &secrets, context)
     }
 
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         kept: Option<&KeptArtifact>,
-    ) -> Result<RemoteRevision<Option<File>>, Rest> {
+    ) -> Result<RemoteRevision<Option<File>>, Outcome> {
         executor::ask(run, kept).await
     }
 
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         index: Option<File>,
-    ) -> Result<StoredArtifact<Self::Status>, Rest> {
+    ) -> Result<StoredArtifact<Self::Status>, Outcome> {
         executor::fetch(run, index).await
     }
 
@@ -128,8 +128,8 @@ impl SourceKind for HelmRepository {
         let spec = &self.spec;
         let names = [&spec.secret_ref, &spec.cert_secret_ref].map(|it| format!("{it:?}"));
         let reached = format!("{:?} {} {:?}", spec.type_, spec.insecure, spec.provider);
-        let told = [spec.url.clone(), reached];
-        told.into_iter().chain(names).collect()
+        let urls = [spec.url.clone(), reached];
+        urls.into_iter().chain(names).collect()
     }
 
     fn always(run: &SourceRun<Self>, is_new: bool, status: &mut Self::Status) {

@@ -1,10 +1,10 @@
 //! HTTPArchive: an archive or a YAML file on a web server becomes an artifact, which an ExternalArtifact of the same name offers.
 //!
-//! Here: what this kind says about itself. In the folder besides the usual: the ExternalArtifact (`offer`).
+//! Here: what this kind says about itself. In the folder besides the usual: the ExternalArtifact (`external_artifact`).
 //! Elsewhere: the run that all sources share (`source`), HTTP and archives (`sources::http_archive`).
 
 mod executor;
-mod offer;
+mod external_artifact;
 mod resolve;
 mod validated_spec;
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crds::Artifact;
 use crds::windlass::HTTPArchive;
-use reconcile::{ObjectKey, Reason, Rest, reason};
+use reconcile::{ObjectKey, Outcome, Reason, reason};
 use sources::http_archive::Validators;
 use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
@@ -34,7 +34,9 @@ pub(crate) struct RevalidatedArchive {
 /// Which condition a failure is told by, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
     match why {
-        ARCHIVE_OPERATION_FAILED | offer::EXTERNAL_ARTIFACT_FAILED => STORAGE_OPERATION_FAILED,
+        ARCHIVE_OPERATION_FAILED | external_artifact::EXTERNAL_ARTIFACT_FAILED => {
+            STORAGE_OPERATION_FAILED
+        }
         _ => FETCH_FAILED,
     }
 }
@@ -53,26 +55,26 @@ impl SourceKind for HTTPArchive {
         Some(self.spec.interval.as_str())
     }
 
-    async fn wish(
+    async fn desired(
         context: &Arc<Context>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, Outcome> {
         let resolved = resolve::resolve(context, node, object).await?;
-        validated_spec::wish(object, &resolved)
+        validated_spec::desired(object, &resolved)
     }
 
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         kept: Option<&KeptArtifact>,
-    ) -> Result<RemoteRevision<Self::LookupResult>, Rest> {
+    ) -> Result<RemoteRevision<Self::LookupResult>, Outcome> {
         executor::ask(run, kept).await
     }
 
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
-    ) -> Result<StoredArtifact<Self::Status>, Rest> {
+    ) -> Result<StoredArtifact<Self::Status>, Outcome> {
         executor::fetch(run, found).await
     }
 
@@ -101,15 +103,15 @@ impl SourceKind for HTTPArchive {
         context: &Context,
         object: &Arc<Self>,
         artifact: Option<&Artifact>,
-    ) -> Result<(), Rest> {
-        offer::offer(context, object, artifact).await
+    ) -> Result<(), Outcome> {
+        external_artifact::offer(context, object, artifact).await
     }
 
     async fn unoffer(context: &Context, object: &Arc<Self>) -> Result<(), ClusterError> {
-        offer::unoffer(context, object).await
+        external_artifact::unoffer(context, object).await
     }
 
     async fn withdraw(context: &Context, object: &Arc<Self>) -> Result<(), ClusterError> {
-        offer::withdraw(context, object).await
+        external_artifact::withdraw(context, object).await
     }
 }

@@ -1,7 +1,7 @@
 //! Who has to have signed what comes from a registry, and verifying that before it is pulled.
 //!
 //! Elsewhere: signatures themselves (the engine `signatures`), requests to registries (`sources::oci`), what becomes of it
-//! (each kind), how it is remembered (`source::verified`).
+//! (each kind), how it is remembered (`source::verification`).
 
 use std::sync::Arc;
 
@@ -224,19 +224,22 @@ mod tests {
 
     #[test]
     fn keyless_signatures_are_of_anyone_unless_an_identity_is_given() {
-        let told =
+        let warning_of =
             |wanted: Value| SignaturePolicy::of_repository(&verify(&wanted)).accepts_anyone();
         let of = |issuer: &str, subject: &str| {
             json!({"provider": "cosign", "matchOIDCIdentity": [
                 {"issuer": "^https://a$", "subject": "^b$"}, {"issuer": issuer, "subject": subject}]})
         };
         for open in [json!({"provider": "cosign"}), of("", "b"), of("a", "")] {
-            let why = told(open).unwrap();
+            let why = warning_of(open).unwrap();
             assert!(why.contains("set spec.verify.matchOIDCIdentity"), "{why}");
         }
-        assert_eq!(told(of("a", "b")), None);
-        assert_eq!(told(json!({"provider": "cosign", "secretRef": {"name": "keys"}})), None);
-        assert_eq!(told(json!({"provider": "notation", "secretRef": {"name": "keys"}})), None);
+        assert_eq!(warning_of(of("a", "b")), None);
+        assert_eq!(warning_of(json!({"provider": "cosign", "secretRef": {"name": "keys"}})), None);
+        assert_eq!(
+            warning_of(json!({"provider": "notation", "secretRef": {"name": "keys"}})),
+            None
+        );
         let chart: HelmChartVerification =
             serde_json::from_value(json!({"provider": "cosign"})).unwrap();
         assert!(SignaturePolicy::of_chart(&chart).accepts_anyone().is_some());

@@ -3,7 +3,7 @@
 //! Elsewhere: how that is done (`sources::oci`), registries that a Secret has credentials for (each kind).
 
 use crds::source::RegistryProvider;
-use reconcile::{Rest, Wake};
+use reconcile::{Outcome, Wake};
 use sources::oci::{Error, Remote};
 use sources::reason::{AUTHENTICATION_FAILED, URL_INVALID};
 
@@ -19,17 +19,17 @@ pub(crate) async fn login(
     provider: Option<RegistryProvider>,
     has_secret: bool,
     remote: &mut Remote,
-) -> Result<(), Rest> {
+) -> Result<(), Outcome> {
     if provider != Some(RegistryProvider::Aws) || has_secret {
         return Ok(());
     }
     let login = context.remotes.oci.login_to_aws(&remote.repository, remote.timeout).await;
     remote.auth = login.map_err(|error| match &error {
-        Error::InvalidUrl { .. } => Rest::Stalled(URL_INVALID, chain(&error)),
+        Error::InvalidUrl { .. } => Outcome::Stalled(URL_INVALID, chain(&error)),
         Error::Busy(said) => busy(AUTHENTICATION_FAILED, said),
         error => {
             let text = format!("failed to get credential from 'aws': {}", chain(error));
-            Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         }
     })?;
     Ok(())

@@ -12,7 +12,7 @@ mod validated_spec;
 use std::sync::Arc;
 
 use crds::source::OCIRepository;
-use reconcile::{ObjectKey, Reason, Rest, reason};
+use reconcile::{ObjectKey, Outcome, Reason, reason};
 use serde_json::json;
 use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::{ARCHIVE_OPERATION_FAILED, VERIFICATION_ERROR};
@@ -22,7 +22,7 @@ use super::login::login;
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
 use super::source::{
-    LATEST_ARCHIVE, SourceController, SourceKind, SourceSpec, latest_url, verified,
+    LATEST_ARCHIVE, SourceController, SourceKind, SourceSpec, latest_url, verification,
 };
 use windlass_runtime::catalog::currency;
 use windlass_runtime::context::Context;
@@ -60,31 +60,31 @@ impl SourceKind for OCIRepository {
         Some(self.spec.interval.as_str())
     }
 
-    async fn wish(
+    async fn desired(
         context: &Arc<Context>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, Outcome> {
         // What is refused is refused before anything is asked for.
         validated_spec::check(&object.spec)?;
         let resolved = resolve::resolve(context, node, object).await?;
-        let mut wished = validated_spec::wish(object, resolved)?;
+        let mut desired = validated_spec::desired(object, resolved)?;
         let has_secret = object.spec.secret_ref.is_some();
-        login(context, object.spec.provider, has_secret, &mut wished.work.remote).await?;
-        Ok(wished)
+        login(context, object.spec.provider, has_secret, &mut desired.work.remote).await?;
+        Ok(desired)
     }
 
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         _kept: Option<&KeptArtifact>,
-    ) -> Result<RemoteRevision<Self::LookupResult>, Rest> {
+    ) -> Result<RemoteRevision<Self::LookupResult>, Outcome> {
         executor::ask(run).await
     }
 
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
-    ) -> Result<StoredArtifact<Self::Status>, Rest> {
+    ) -> Result<StoredArtifact<Self::Status>, Outcome> {
         executor::fetch(run, found).await
     }
 
@@ -107,7 +107,7 @@ impl SourceKind for OCIRepository {
     fn unverified(&self) -> Option<String> {
         let verify = self.spec.verify.as_ref();
         let anyone = verify.and_then(|it| SignaturePolicy::of_repository(it).accepts_anyone());
-        anyone.or_else(|| verified::unverified(self))
+        anyone.or_else(|| verification::unverified(self))
     }
 
     fn settled(_run: &SourceRun<Self>, revision: &str) -> (Reason, String) {

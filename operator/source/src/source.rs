@@ -2,13 +2,14 @@
 //!
 //! Here: what a kind has to say about itself (`SourceKind`) and the run that is the same for all of them.
 //! In the folder: asking and fetching around a kind's own protocol (`executor`), status and events (`report`), artifacts
-//! that are not where they should be (`lost`), how they were verified (`verified`). Elsewhere: every source by kind and name (`catalog`), the kinds (a folder each beside this one), protocols and the
-//! decision whether to fetch (`sources`).
+//! that are not where they should be (`lost_artifact`), how they were verified (`verification`). Elsewhere: every
+//! source by kind and name (`catalog`), the kinds (a folder each beside this one), protocols and the decision whether
+//! to fetch (`sources`).
 
 pub(crate) mod executor;
-mod lost;
+mod lost_artifact;
 pub(crate) mod report;
-pub(crate) mod verified;
+pub(crate) mod verification;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::ResourceExt as _;
 use parking_lot::Mutex;
-use reconcile::{Facts, Gate, ObjectKey, Reason, Rest, Wake, before_resolve, reason};
+use reconcile::{Facts, Gate, ObjectKey, Outcome, Reason, Wake, before_resolve, reason};
 use sources::http::Busy;
 use sources::plan::{ArtifactDesiredState, ArtifactInputs, KeptArtifact};
 use sources::store::Store;
@@ -31,7 +32,7 @@ use windlass_cluster::kind::OurKind;
 use windlass_runtime::catalog::Provider;
 use windlass_runtime::context::Context;
 use windlass_runtime::kind::{ControllerKind, jittered, log_failed_request, node_of};
-use windlass_runtime::object_store::Memories;
+use windlass_runtime::object_store::StateCache;
 use windlass_runtime::record::{FINALIZER, Latest, status_of};
 use windlass_runtime::{hold, hold_conditions};
 
@@ -63,23 +64,23 @@ pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
     fn interval(&self) -> Option<&str>;
 
     /// Reads what the spec names, has the object woken when that changes, and checks the spec.
-    fn wish(
+    fn desired(
         context: &Arc<Context>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> impl Future<Output = Result<SourceSpec<Self::FetchSpec>, Rest>> + Send;
+    ) -> impl Future<Output = Result<SourceSpec<Self::FetchSpec>, Outcome>> + Send;
 
     /// Asks the remote which revision it has, as cheaply as its protocol can.
     fn ask(
         run: &Arc<SourceRun<Self>>,
         kept: Option<&KeptArtifact>,
-    ) -> impl Future<Output = Result<RemoteRevision<Self::LookupResult>, Rest>> + Send;
+    ) -> impl Future<Output = Result<RemoteRevision<Self::LookupResult>, Outcome>> + Send;
 
     /// Fetches the remote as it is now, packs it and keeps it.
     fn fetch(
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
-    ) -> impl Future<Output = Result<StoredArtifact<Self::Status>, Rest>> + Send;
+    ) -> impl Future<Output = Result<StoredArtifact<Self::Status>, Outcome>> + Send;
 
     /// What the artifact of the status was made with; `None` if that does not say.
     fn shape(&self) -> Option<ArtifactInputs>;
@@ -91,7 +92,7 @@ pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
 
     /// Why the artifact of the status does not count as verified; nothing if it does.
     fn unverified(&self) -> Option<String> {
-        verified::unverified(self)
+        verification::unverified(self)
     }
 
     /// The revision of the status' artifact as the remote would say it today.
@@ -112,7 +113,7 @@ pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
         _context: &Context,
         _object: &Arc<Self>,
         _artifact: Option<&Artifact>,
-    ) -> impl Future<Output = Result<(), Rest>> + Send {
+    ) -> impl Future<Output = Result<(), Outcome>> + Send {
         std::future::ready(Ok(()))
     }
 
@@ -136,7 +137,7 @@ pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
     fn always(_run: &SourceRun<Self>, _is_new: bool, _status: &mut Self::Status) {}
 
     /// The reason of the event that tells of a new artifact, by that of `Ready`.
-    fn told_as(_settled: Reason) -> &'static str {
+    fn event_reason(_settled: Reason) -> &'static str {
         "NewArtifact"
     }
 
@@ -171,7 +172,7 @@ pub(crate) fn latest_url<K: SourceKind>(run: &SourceRun<K>, name: &str, url: &mu
     }
 }
 
-/// What [`SourceKind::wish`] came to.
+/// What [`SourceKind::desired`] came to.
 pub(crate) struct SourceSpec<W> {
     /// What asking and fetching work with.
     pub(crate) work: W,
@@ -237,7 +238,7 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(10);
 /// One run; returns when to run again.
 async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<Context>) -> Option<Duration> {
     let node = node_of(&*seen);
-    let memory = context.shared::<Memories<SourceState<K>>>().of(&node);
+    let memory = context.shared::<StateCache<SourceState<K>>>().of(&node);
     let latest = memory.lock().latest.clone();
     let object = latest.or_seen(seen);
     let outcome = if object.meta().deletion_timestamp.is_some() {
@@ -306,8 +307,8 @@ async fn remove_artifacts<K: SourceKind>(context: &Context, object: &Arc<K>) {
 }
 
 /// What a paused host means for an object: it is reconciled again then, and no earlier.
-pub(crate) fn busy(why: Reason, said: &Busy) -> Rest {
-    Rest::Failed(why, said.to_string(), Wake::at(said.until))
+pub(crate) fn busy(why: Reason, said: &Busy) -> Outcome {
+    Outcome::Failed(why, said.to_string(), Wake::at(said.until))
 }
 
 /// Has others know of the artifact, where the kind offers it to them.
@@ -315,17 +316,17 @@ async fn offered<K: SourceKind>(
     context: &Context,
     object: &Arc<K>,
     stored: Option<&StoredArtifact<K::Status>>,
-    rest: Rest,
-) -> Rest {
-    if !rest.is_settled() {
-        return rest;
+    outcome: Outcome,
+) -> Outcome {
+    if !outcome.is_settled() {
+        return outcome;
     }
     let artifact = stored.map(|stored| &stored.artifact).or_else(|| object.artifact());
     let artifact = artifact.map(|artifact| Artifact {
         url: context.artifacts.url(&artifact.path),
         ..artifact.clone()
     });
-    K::offer(context, object, artifact.as_ref()).await.err().unwrap_or(rest)
+    K::offer(context, object, artifact.as_ref()).await.err().unwrap_or(outcome)
 }
 
 async fn attempt<K: SourceKind>(
@@ -347,34 +348,36 @@ async fn attempt<K: SourceKind>(
             return Ok(None);
         }
         Gate::Open => {}
-        Gate::Rest(rest) => {
-            return finish(context, memory, latest, &object, SourceRunDetails::default(), rest)
+        Gate::Outcome(outcome) => {
+            return finish(context, memory, latest, &object, SourceRunDetails::default(), outcome)
                 .await;
         }
     }
     let Some(object) = latest.set_finalizer(context, &object, true).await? else { return Ok(None) };
-    let Some(object) = lost::take_back(context, latest, &object).await? else { return Ok(None) };
-    let SourceSpec { work, shape } = match K::wish(context, node, &object).await {
-        Ok(wished) => wished,
-        Err(rest) => {
-            return finish(context, memory, latest, &object, SourceRunDetails::default(), rest)
+    let Some(object) = lost_artifact::take_back(context, latest, &object).await? else {
+        return Ok(None);
+    };
+    let SourceSpec { work, shape } = match K::desired(context, node, &object).await {
+        Ok(source_spec) => source_spec,
+        Err(outcome) => {
+            return finish(context, memory, latest, &object, SourceRunDetails::default(), outcome)
                 .await;
         }
     };
     let run = SourceRun { context: context.clone(), object: object.clone(), work };
     let run = Arc::new(run);
-    let world = SourceExecutor::new(run.clone(), latest);
+    let executor = SourceExecutor::new(run.clone(), latest);
     let desired = ArtifactDesiredState { shape };
-    let (_, rest) = reconcile::drive(&desired, &world).await;
-    let kept = verified::withhold(context, latest, &object, &desired.shape, &rest).await?;
+    let (_, outcome) = reconcile::drive(&desired, &executor).await;
+    let kept = verification::withhold(context, latest, &object, &desired.shape, &outcome).await?;
     let Some(object) = kept else { return Ok(None) };
-    if rest.is_settled() && world.stored().is_none() {
+    if outcome.is_settled() && executor.stored().is_none() {
         // Before the status says so, which wakes those that may only apply what is verified.
-        verified::confirm(context, &*object, &desired.shape).await;
+        verification::confirm(context, &*object, &desired.shape).await;
     }
-    let rest = offered(context, &object, world.stored().as_ref(), rest).await;
-    let came = SourceRunDetails { stored: world.stored(), run: Some(run) };
-    finish(context, memory, latest, &object, came, rest).await
+    let outcome = offered(context, &object, executor.stored().as_ref(), outcome).await;
+    let came = SourceRunDetails { stored: executor.stored(), run: Some(run) };
+    finish(context, memory, latest, &object, came, outcome).await
 }
 
 /// What a run came by.
@@ -397,31 +400,31 @@ async fn finish<K: SourceKind>(
     latest: &Latest<K>,
     object: &Arc<K>,
     came: SourceRunDetails<K>,
-    rest: Rest,
+    outcome: Outcome,
 ) -> Result<Option<Duration>, ClusterError> {
     let now = jiff::Timestamp::now();
-    let again = match &rest {
-        Rest::Settled(..) => {
+    let again = match &outcome {
+        Outcome::Settled(..) => {
             memory.lock().failures = 0;
             object.interval().map(|interval| jittered(context, &**object, interval))
         }
-        Rest::Stalled(..) => None,
-        Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) => {
-            Some(asked_for(&rest, now).unwrap_or_else(|| retry_after(context, memory)))
+        Outcome::Stalled(..) => None,
+        Outcome::Running(..) | Outcome::Blocked(..) | Outcome::Failed(..) => {
+            Some(asked_for(&outcome, now).unwrap_or_else(|| retry_after(context, memory)))
         }
     };
-    let rest = match again {
+    let outcome = match again {
         Some(delay) => {
-            rest.or_wake(now + jiff::SignedDuration::try_from(delay).unwrap_or_default())
+            outcome.or_wake(now + jiff::SignedDuration::try_from(delay).unwrap_or_default())
         }
-        None => rest,
+        None => outcome,
     };
     // What was said of the run's phases is part of the status by now.
     let object = &latest.begun(object);
     // Where artifacts are served may have changed with a restart.
     let url = object.artifact().map(|artifact| context.artifacts.url(&artifact.path));
     let report =
-        report::report(&**object, came.run.as_deref(), came.stored.as_ref(), url, &rest, now);
+        report::report(&**object, came.run.as_deref(), came.stored.as_ref(), url, &outcome, now);
     report.log(&**object);
     latest.write_status(context, object, &report.before, &report.after).await?;
     for event in report.events {
@@ -430,11 +433,11 @@ async fn finish<K: SourceKind>(
     Ok(again)
 }
 
-/// The delay that the rest itself asks for: a server may say when it wants to be asked again.
+/// The delay that the outcome itself asks for: a server may say when it wants to be asked again.
 ///
 /// The usual delays do not grow meanwhile, so that nobody waits on when the server serves again.
-fn asked_for(rest: &Rest, now: jiff::Timestamp) -> Option<Duration> {
-    let at = rest.wake().and_then(Wake::earliest)?;
+fn asked_for(outcome: &Outcome, now: jiff::Timestamp) -> Option<Duration> {
+    let at = outcome.wake().and_then(Wake::earliest)?;
     let asked = Duration::try_from(at.duration_since(now)).unwrap_or_default();
     Some(asked.max(MIN_REQUESTED_DELAY))
 }

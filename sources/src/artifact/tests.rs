@@ -80,7 +80,7 @@ fn what_is_not_what_was_promised_is_refused() {
 }
 
 #[test]
-fn a_server_that_does_not_have_it_or_sends_elsewhere_is_told_by_its_status() {
+fn a_server_that_does_not_have_it_or_redirects_is_reported_by_its_status() {
     let (_, digest) = archive();
     let gone = serve(answer("404 Not Found", b""));
     assert!(matches!(fetched(gone, &digest, &LIMITS), Err(Error::Status { status: 404, .. })));

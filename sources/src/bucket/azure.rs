@@ -15,10 +15,10 @@ use reqwest::{Method, Response};
 use serde::Deserialize;
 use url::{Url, form_urlencoded};
 
-use super::asked::{BucketRequestContext, printable};
-use super::exchange::{Exchange, is_relative, path, segment};
+use super::credential_requests::Waiting;
+use super::http_request::{Exchange, is_relative, path, segment};
 use super::login::{self, Login, NoLogin, retries};
-use super::waiting::Waiting;
+use super::request_context::{BucketRequestContext, printable};
 use super::{Error, Object, ObjectDownload, Page, Remote, Server, unquoted};
 use crate::http::{Budgets, Egress};
 
@@ -78,7 +78,7 @@ pub(crate) struct Client {
 /// What is added to requests.
 #[derive(Debug)]
 enum Credentials {
-    Nobody,
+    Anonymous,
     Key {
         account: String,
         key: RedactedValue<AzureCredential>,
@@ -172,7 +172,7 @@ impl Credentials {
         waiting: &Waiting,
     ) -> Result<Self, Error> {
         let secret = match identity {
-            AzureIdentity::Anonymous => return Ok(Self::Nobody),
+            AzureIdentity::Anonymous => return Ok(Self::Anonymous),
             AzureIdentity::Key { account, key } => {
                 let key = AzureAccessKey::try_new(key.expose().trim())
                     .map_err(|_unread| Error::BadSecret("`accountKey` is not base64".to_owned()))?;
@@ -428,7 +428,7 @@ impl Client {
         headers: &mut HeaderMap,
     ) -> Result<(), Error> {
         match &self.credentials {
-            Credentials::Nobody => {}
+            Credentials::Anonymous => {}
             Credentials::Signature(pairs) => {
                 url.query_pairs_mut().extend_pairs(pairs.expose());
             }

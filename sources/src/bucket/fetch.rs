@@ -9,8 +9,8 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::Semaphore;
 use tree::{FileTree as _, MemoryTree, RelPath};
 
+use super::artifact_note::Note;
 use super::index::{BucketListing, Object, too_large};
-use super::note::Note;
 use super::spool::{Spool, SpoolRange};
 use super::{BucketClientCache, Client, Error, Remote};
 use crate::archive::Contents;

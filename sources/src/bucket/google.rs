@@ -12,10 +12,10 @@ use reqwest::{Method, Response};
 use serde::Deserialize;
 use url::Url;
 
-use super::asked::{BucketRequestContext, printable};
-use super::exchange::{Exchange, is_relative, segment};
+use super::credential_requests::Waiting;
+use super::http_request::{Exchange, is_relative, segment};
 use super::login::{self, Login, NoLogin, retries};
-use super::waiting::Waiting;
+use super::request_context::{BucketRequestContext, printable};
 use super::{Error, Object, ObjectDownload, Page, Remote, Server};
 use crate::http::{Budgets, Egress};
 

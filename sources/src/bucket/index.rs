@@ -9,9 +9,9 @@ use std::collections::btree_map::Entry;
 use sha2::{Digest as _, Sha256};
 use tree::RelPath;
 
-use super::asked::BucketRequestContext;
+use super::artifact_note::{IgnoreFile, Note};
 use super::fetch::collect;
-use super::note::{IgnoreFile, Note};
+use super::request_context::BucketRequestContext;
 use super::{BucketClientCache, Client, Error, Remote};
 use crate::ignore::{IGNORE_FILE, Matcher};
 

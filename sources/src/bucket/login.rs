@@ -14,8 +14,8 @@ use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use serde::Deserialize;
 use url::{Position, form_urlencoded};
 
-use super::asked::printable;
-use super::waiting::Waiting;
+use super::credential_requests::Waiting;
+use super::request_context::printable;
 use crate::http::{self, Egress, Tls};
 
 /// The largest answer with a token.

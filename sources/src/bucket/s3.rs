@@ -21,8 +21,8 @@ use aws_smithy_types::timeout::TimeoutConfig;
 use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
 
-use super::asked::BucketRequestContext;
-use super::waiting::Waiting;
+use super::credential_requests::Waiting;
+use super::request_context::BucketRequestContext;
 use super::{Endpoint, Error, Object, ObjectDownload, Page, Remote, Server, unquoted};
 use crate::http::Budgets;
 use failure::failure;

@@ -19,14 +19,14 @@ const MAX_INDEX_CACHE_BYTES: u64 = 128 << 20;
 /// Who may read an artifact may read what was made of it, and nobody has a digest of what is not theirs.
 #[derive(Debug)]
 pub struct Indexes {
-    shelf: Mutex<Shelf>,
+    cached_indexes: Mutex<CachedIndexes>,
     /// Bytes that may stay.
     most: u64,
 }
 
 impl Default for Indexes {
     fn default() -> Self {
-        Self { shelf: Mutex::default(), most: MAX_INDEX_CACHE_BYTES }
+        Self { cached_indexes: Mutex::default(), most: MAX_INDEX_CACHE_BYTES }
     }
 }
 
@@ -34,7 +34,7 @@ impl Default for Indexes {
 type IndexSlot = Arc<Mutex<Option<Arc<Index>>>>;
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct CachedIndexes {
     /// With the number of the last use.
     places: BTreeMap<String, (IndexSlot, u64)>,
     uses: u64,
@@ -63,19 +63,19 @@ impl Indexes {
     }
 
     fn place(&self, digest: &str) -> IndexSlot {
-        let mut shelf = self.shelf.lock();
-        shelf.uses += 1;
-        let uses = shelf.uses;
-        let (place, used) = shelf.places.entry(digest.to_owned()).or_default();
+        let mut cached_indexes = self.cached_indexes.lock();
+        cached_indexes.uses += 1;
+        let uses = cached_indexes.uses;
+        let (place, used) = cached_indexes.places.entry(digest.to_owned()).or_default();
         *used = uses;
         Arc::clone(place)
     }
 
     /// Lets go of what was not used for the longest time, until the rest is small enough.
     fn tidy(&self) {
-        let mut shelf = self.shelf.lock();
+        let mut cached_indexes = self.cached_indexes.lock();
         let mut held: Vec<(u64, String, u64)> = Vec::new();
-        for (digest, (place, used)) in &shelf.places {
+        for (digest, (place, used)) in &cached_indexes.places {
             // One that is locked is being read by somebody.
             let size = place.try_lock().map(|index| index.as_ref().map(|index| index.size()));
             match size {
@@ -91,7 +91,7 @@ impl Indexes {
         for (_, digest, size) in held.into_iter().rev() {
             total = total.saturating_add(size);
             if total > self.most {
-                shelf.places.remove(&digest);
+                cached_indexes.places.remove(&digest);
             }
         }
     }

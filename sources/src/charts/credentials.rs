@@ -199,8 +199,8 @@ mod tests {
         let read = |keys: &[(&str, &str)]| {
             Credentials::for_bucket(Some(&data(keys)), None, false).map(|it| it.bucket)
         };
-        let nobody = Credentials::for_bucket(None, None, false).unwrap().bucket;
-        assert!(matches!(nobody.identity, BucketIdentity::Environment { sts: None }));
+        let anonymous = Credentials::for_bucket(None, None, false).unwrap().bucket;
+        assert!(matches!(anonymous.identity, BucketIdentity::Environment { sts: None }));
         let keys = [("accesskey", "me"), ("secretkey", "hunter2")];
         let found = read(&keys).unwrap();
         assert!(matches!(&found.identity, BucketIdentity::Keys { access, .. } if access == "me"));

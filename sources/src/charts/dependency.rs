@@ -298,10 +298,10 @@ mod tests {
             ("git+https://example.com/repo@x?ref=v1&depupdate=1", "the option `depupdate`"),
             ("git+https://example.com/repo@../x?ref=v1", "leads out"),
         ] {
-            let told = at(repository);
-            assert!(told.starts_with("invalid repository '"), "{told}");
+            let message = at(repository);
+            assert!(message.starts_with("invalid repository '"), "{message}");
             let is_path = expected == "leads out";
-            assert!(is_path || told.contains(expected), "{told}");
+            assert!(is_path || message.contains(expected), "{message}");
         }
         assert!(!at("git+ftp://me:hunter2@example.com").contains("hunter2"));
     }

@@ -182,7 +182,7 @@ impl Error {
 /// # Errors
 /// [`Error::BadUrl`]: it is none, or neither `http`, `https` nor `s3`.
 pub fn normalized(text: &str) -> Result<Url, Error> {
-    let bad = |why: &str| Error::BadUrl { url: told(text), why: why.to_owned() };
+    let bad = |why: &str| Error::BadUrl { url: shown_text(text), why: why.to_owned() };
     let mut url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https" | store::SCHEME) {
         return Err(bad("it must start with http://, https:// or s3://"));
@@ -197,7 +197,7 @@ pub fn normalized(text: &str) -> Result<Url, Error> {
 }
 
 /// An address that may be shown, of a text that may be none.
-fn told(text: &str) -> String {
+fn shown_text(text: &str) -> String {
     Url::parse(text).map_or_else(|_| "the URL".to_owned(), |url| shown(&url))
 }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::signed::Signable;
+use super::signed_objects::Signable;
 use super::snapshot::{Commit, GitSnapshot, Listing, TreeEntry, TreeEntryKind};
 use super::sparse::Sparse;
 use super::submodules;

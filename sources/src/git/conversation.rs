@@ -18,8 +18,8 @@ use gix::protocol::{Handshake, LsRefsCommand};
 use gix_transport::client::blocking_io::Transport;
 use gix_transport::{Protocol, Service};
 
-use super::known::GitServerCache;
 use super::remote::Scheme;
+use super::server_cache::GitServerCache;
 use super::wire::Wire;
 use super::{Error, Remote, smart_http, ssh};
 
@@ -87,11 +87,11 @@ impl Conversation {
     fn begin(mut transport: Box<dyn Transport>, wire: &Wire) -> Result<Self, Error> {
         let url = transport.to_url().into_owned();
         // Credentials were sent with the first request; there are no others to try.
-        let nobody = |_action| Ok(None);
+        let no_credentials = |_action| Ok(None);
         let handshake = gix::protocol::handshake(
             &mut transport,
             Service::UploadPack,
-            nobody,
+            no_credentials,
             Vec::new(),
             &mut Discard,
         )

@@ -177,12 +177,12 @@ mod tests {
 
     fn check(url: &str, secret: &[(&str, &str)], expected: &Expect) {
         let data = secret.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
-        let told = match Credentials::from_secret(&data, &RemoteUrl::parse(url).unwrap()) {
+        let text = match Credentials::from_secret(&data, &RemoteUrl::parse(url).unwrap()) {
             Ok(credentials) => format!("{:?}", credentials.auth),
             Err(error) => error.to_string(),
         };
-        assert!(!told.contains("hunter2"), "{told}");
-        expected.assert_eq(&told);
+        assert!(!text.contains("hunter2"), "{text}");
+        expected.assert_eq(&text);
     }
 
     #[test]

@@ -212,9 +212,9 @@ mod tests {
     #[test]
     fn the_error_names_host_and_fingerprint() {
         let known = KnownHost::read("", "example.com", 2222).unwrap();
-        let told = known.check(&key(ONE)).unwrap_err().to_string();
-        assert!(told.contains("[example.com]:2222"), "{told}");
-        assert!(told.contains(&key(ONE).fingerprint(HashAlg::Sha256).to_string()), "{told}");
+        let message = known.check(&key(ONE)).unwrap_err().to_string();
+        assert!(message.contains("[example.com]:2222"), "{message}");
+        assert!(message.contains(&key(ONE).fingerprint(HashAlg::Sha256).to_string()), "{message}");
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Finding what is wanted among the references of a remote.
 //!
 //! Here: a name, the tag of the highest version, and what decides between tags of one version.
-//! Elsewhere: the questions that are asked (`conversation`), what is remembered between operations (`known`).
+//! Elsewhere: the questions that are asked (`conversation`), what is remembered between operations (`server_cache`).
 
 use tempfile::TempDir;
 
 use super::conversation::{Conversation, History, RemoteReference};
-use super::known::GitServerCache;
+use super::server_cache::GitServerCache;
 use super::wire::Wire;
 use super::{Context, Error, Reference, Remote, scratch_repository, snapshot};
 use crate::versions::Range;

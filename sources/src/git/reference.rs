@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_text_that_is_no_range_is_refused_with_the_reason() {
-        let told = Reference::semver("latest").unwrap_err().to_string();
-        assert!(told.starts_with("`latest` is not a valid version range: "), "{told}");
+        let message = Reference::semver("latest").unwrap_err().to_string();
+        assert!(message.starts_with("`latest` is not a valid version range: "), "{message}");
     }
 }

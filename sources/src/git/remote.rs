@@ -181,7 +181,7 @@ mod tests {
     use expect_test::{Expect, expect};
 
     fn check(text: &str, expected: &Expect) {
-        let told = match RemoteUrl::parse(text) {
+        let message = match RemoteUrl::parse(text) {
             Ok(url) => format!(
                 "{url} host={} port={} user={:?} path={}",
                 url.host(),
@@ -191,7 +191,7 @@ mod tests {
             ),
             Err(error) => error.to_string(),
         };
-        expected.assert_eq(&told);
+        expected.assert_eq(&message);
     }
 
     #[test]
@@ -251,11 +251,11 @@ mod tests {
             "https://me:hun/hunter2@example.com/a.git",
             "me:hunter2@example.com",
         ] {
-            let told = match RemoteUrl::parse(text) {
+            let message = match RemoteUrl::parse(text) {
                 Ok(url) => format!("{url} {url:?}"),
                 Err(error) => format!("{error} {error:?}"),
             };
-            assert!(!told.contains("hunter2"), "{told}");
+            assert!(!message.contains("hunter2"), "{message}");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Git's smart HTTP, on our client: who gets credentials, which redirects are followed.
 //!
-//! Elsewhere: one request and its answer (`exchange`), what is said (`conversation`),
-//! how a client is built ([`crate::http`]) and how long it is kept (`known`).
+//! Elsewhere: one request and its answer (`http_request`), what is said (`conversation`),
+//! how a client is built ([`crate::http`]) and how long it is kept (`server_cache`).
 
-mod exchange;
+mod http_request;
 
 use std::any::Any;
 use std::io;
@@ -17,12 +17,12 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATIO
 use reqwest::{RequestBuilder, Response};
 use url::Url;
 
-use super::known::GitServerCache;
 use super::remote::without_userinfo;
+use super::server_cache::GitServerCache;
 use super::wire::Wire;
 use super::{Auth, Error, Remote};
 use crate::http::{Egress, same_server};
-use exchange::{Body, Exchange, Flight, Lines, Upload, accepted, send};
+use http_request::{Body, Exchange, Flight, Lines, Upload, accepted, send};
 
 /// Go's number.
 const MOST_REDIRECTS: usize = 10;

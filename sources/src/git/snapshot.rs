@@ -13,7 +13,7 @@ use gix::odb::pack::cache::lru::StaticLinkedList;
 use jiff::Timestamp;
 use tempfile::TempDir;
 
-use super::signed::{Signable, Tag};
+use super::signed_objects::{Signable, Tag};
 use super::wire::Wire;
 use super::{Error, GitLimits, Revision};
 

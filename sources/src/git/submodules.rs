@@ -272,10 +272,10 @@ mod tests {
     #[test]
     fn paths_that_lead_elsewhere_are_refused() {
         for path in ["../x", "a/../../x", "/etc", ".git/hooks", "a/.GIT", "a\\\\..\\\\x"] {
-            let told = read(&format!("[submodule \"x\"]\n\tpath = {path}\n\turl = ../x\n"));
+            let message = read(&format!("[submodule \"x\"]\n\tpath = {path}\n\turl = ../x\n"));
             assert!(
-                told.as_ref().is_err_and(|told| told.contains("cannot be fetched")),
-                "{told:?}"
+                message.as_ref().is_err_and(|message| message.contains("cannot be fetched")),
+                "{message:?}"
             );
         }
         assert!(read("[submodule").is_err());

@@ -31,6 +31,13 @@ const MAX_REMOTE_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Clone)]
 pub(super) struct Wire(Arc<Inner>);
 
+/// What became of a request.
+pub(super) enum HttpAnswer {
+    Response(Response),
+    /// The error of the connection.
+    Failed(reqwest::Error),
+}
+
 struct Inner {
     runtime: Handle,
     remote: String,
@@ -140,15 +147,15 @@ impl Wire {
         })
     }
 
-    /// Sends a request when it is its turn; the inner error is that of the connection.
-    pub(super) fn send(
-        &self,
-        request: RequestBuilder,
-    ) -> io::Result<Result<Response, reqwest::Error>> {
+    /// Sends a request when it is its turn.
+    ///
+    /// # Errors
+    /// The operation must end, or the host wants no requests.
+    pub(super) fn send(&self, request: RequestBuilder) -> io::Result<HttpAnswer> {
         let (client, request) = request.build_split();
         let request = match request {
             Ok(request) => request,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => return Ok(HttpAnswer::Failed(error)),
         };
         let kept = self.0.permit.lock().take().filter(|permit| permit.is_at(request.url()));
         let permit = match kept {
@@ -161,8 +168,8 @@ impl Wire {
         *self.0.permit.lock() = Some(Arc::clone(&permit));
         let sent = self.wait(permit.send(RequestBuilder::from_parts(client, request)))?;
         match sent {
-            Ok(answer) => Ok(Ok(answer)),
-            Err(SendError::Transport(error)) => Ok(Err(error)),
+            Ok(answer) => Ok(HttpAnswer::Response(answer)),
+            Err(SendError::Transport(error)) => Ok(HttpAnswer::Failed(error)),
             Err(SendError::Busy(busy)) => Err(self.fail(self.busy(busy))),
         }
     }

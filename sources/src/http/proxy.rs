@@ -167,7 +167,7 @@ mod tests {
 
     fn check(secret: &[(&str, &str)], expected: &Expect) {
         let data = secret.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
-        let told = match Proxy::from_secret(&data) {
+        let text = match Proxy::from_secret(&data) {
             Ok(proxy) => {
                 let known = (proxy.username.is_some(), !proxy.password.expose().is_empty());
                 assert!(proxy.for_client().is_ok());
@@ -175,8 +175,8 @@ mod tests {
             }
             Err(error) => format!("{error}"),
         };
-        assert!(!told.contains("hunter2"), "{told}");
-        expected.assert_eq(&told);
+        assert!(!text.contains("hunter2"), "{text}");
+        expected.assert_eq(&text);
     }
 
     #[test]

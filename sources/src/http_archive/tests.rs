@@ -30,7 +30,7 @@ async fn serve(answers: Vec<(&'static str, Vec<u8>)>) -> (String, HttpRequestLog
     let base = format!("http://{}", listener.local_addr().unwrap());
     let answers: BTreeMap<_, _> = answers.into_iter().collect();
     let asked = HttpRequestLog::default();
-    let told = asked.clone();
+    let recorded = asked.clone();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut bytes = [0; 4096];
@@ -38,7 +38,7 @@ async fn serve(answers: Vec<(&'static str, Vec<u8>)>) -> (String, HttpRequestLog
             let text = String::from_utf8_lossy(&bytes[..length]).to_ascii_lowercase();
             let path = text.split(' ').nth(1).unwrap_or_default().to_owned();
             let is_known = text.contains("if-none-match: \"one\"");
-            told.lock().push(text);
+            recorded.lock().push(text);
             let found = match answers.get(path.as_str()) {
                 Some(_) if is_known => answer("304 Not Modified\r\n", b""),
                 Some(found) => found.clone(),
@@ -122,7 +122,7 @@ fn what_the_bytes_are_decides_and_names_only_where_they_do_not() {
             ("/nothing", ok(b"# nothing\n")),
         ])
         .await;
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         for path in [
             "a.tar.gz",
             "download?id=1",
@@ -142,7 +142,7 @@ fn what_the_bytes_are_decides_and_names_only_where_they_do_not() {
                 Ok(tree) => listed(&tree),
                 Err(error) => error.to_string().replace(&base, "http://h"),
             };
-            told.push(format!("{path}: {found}"));
+            lines.push(format!("{path}: {found}"));
         }
         expect_test::expect![[r#"
             a.tar.gz: a a/b.yaml
@@ -158,7 +158,7 @@ fn what_the_bytes_are_decides_and_names_only_where_they_do_not() {
             readme: `http://h/readme` is not a tar.gz, zip or YAML file: yaml: line 1: did not find expected node content
             list: `http://h/list` is not a tar.gz, zip or YAML file: the document at line 1 is not an object
             nothing: `http://h/nothing` is not a tar.gz, zip or YAML file: it is empty"#]]
-        .assert_eq(&told.join("\n"));
+        .assert_eq(&lines.join("\n"));
     });
 }
 
@@ -230,15 +230,15 @@ fn redirects_are_followed_to_where_we_may_go_and_credentials_stay() {
         assert_eq!(at_base.lock().len(), 2);
         assert!(!at_other.lock()[0].contains("authorization"));
 
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         for path in ["round", "file", "ftp", "link", "mapped", "nowhere", "silent"] {
             let error = fetched(&format!("{base}/{path}")).await.unwrap_err();
-            told.push(error.to_string().replace(&base, "http://h"));
+            lines.push(error.to_string().replace(&base, "http://h"));
         }
         let asked = at_base.lock();
         assert_eq!(asked.iter().filter(|asked| asked.starts_with("get /round ")).count(), 11);
-        let told = told.join("\n");
-        assert!(!told.contains("hunter2"), "{told}");
+        let lines = lines.join("\n");
+        assert!(!lines.contains("hunter2"), "{lines}");
         expect_test::expect![[r#"
             redirect from `http://h/round` to `http://127.0.0.1` not allowed: too many redirects
             redirect from `http://h/file` to `file://` not allowed: only http:// and https:// are supported
@@ -247,7 +247,7 @@ fn redirects_are_followed_to_where_we_may_go_and_credentials_stay() {
             redirect from `http://h/mapped` to `http://[::ffff:a9fe:a9fe]` not allowed: `[::ffff:a9fe:a9fe]` resolves to a link-local or cloud metadata address, which is not allowed
             redirect from `http://h/nowhere` to an invalid URL not allowed: it is not a URL
             cannot fetch `http://h/silent`: HTTP status 302"#]]
-        .assert_eq(&told);
+        .assert_eq(&lines);
     });
 }
 

@@ -16,7 +16,7 @@ use url::Url;
 
 use super::{DataKey, IDENTITY, Session, Why, encrypted};
 use crate::bucket::BucketIdentity;
-use crate::bucket::asked::printable;
+use crate::bucket::request_context::printable;
 use crate::bucket::s3::call::{Call, endpoint_of_environment, said};
 use crate::bucket::s3::credentials;
 use crate::http::root_cause;

@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::{DataKey, IDENTITY, Session, Why, authorize, encrypted, no_login, request, server};
-use crate::bucket::asked::printable;
 use crate::bucket::azure::{AzureIdentity, provider};
-use crate::bucket::exchange::{is_relative, segment};
+use crate::bucket::http_request::{is_relative, segment};
 use crate::bucket::login;
+use crate::bucket::request_context::printable;
 
 /// The entry of the Secret.
 const ENTRY: &str = "sops.azure-kv";

@@ -15,10 +15,10 @@ use serde_json::json;
 use url::Url;
 
 use super::{DataKey, IDENTITY, Session, Why, authorize, encrypted, no_login, request};
-use crate::bucket::asked::printable;
-use crate::bucket::exchange::{is_relative, segment};
 use crate::bucket::google::{GoogleIdentity, provider};
+use crate::bucket::http_request::{is_relative, segment};
 use crate::bucket::login;
+use crate::bucket::request_context::printable;
 
 /// The entry of the Secret.
 const ENTRY: &str = "sops.gcp-kms";

@@ -113,7 +113,7 @@ async fn a_transit_engine_is_asked_as_sops_asks_it() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_is_told_without_the_token() {
+async fn errors_of_a_server_are_quoted_without_the_token() {
     for (status, body, wanted) in [
         (
             "403 Forbidden",
@@ -146,10 +146,11 @@ async fn a_server_that_stalls_is_given_up_and_not_asked_a_second_time() {
     let keys = keys(&[("sops.vault-token", TOKEN)]);
     let mut session = session(&keys, None, &Egress::with_loopback());
     session.limit = Duration::from_secs(2);
-    let mut told = async |name| session.decrypt(&server.key(name)).await.unwrap_err().to_string();
-    let first = told("one").await;
+    let mut error_of =
+        async |name| session.decrypt(&server.key(name)).await.unwrap_err().to_string();
+    let first = error_of("one").await;
     assert!(first.ends_with(&format!("{} did not respond within 2s", server.address)), "{first}");
-    let second = told("two").await;
+    let second = error_of("two").await;
     assert!(second.ends_with("did not respond to an earlier request of this build"), "{second}");
     assert_eq!(server.asked().len(), 1);
 }
@@ -310,8 +311,8 @@ async fn credentials_that_cannot_be_used_are_named_and_not_shown() {
         let keys = keys(&[(entry, value)]);
         let mut session = session(&keys, None, &Egress::with_loopback());
         let error = session.decrypt(&key).await.unwrap_err();
-        let told = format!("{error} {error:?}");
-        assert!(told.contains(&format!("`{entry}` in the Secret")), "{told}");
-        assert!(told.contains(wanted) && !told.contains("hunter2"), "{told}");
+        let text = format!("{error} {error:?}");
+        assert!(text.contains(&format!("`{entry}` in the Secret")), "{text}");
+        assert!(text.contains(wanted) && !text.contains("hunter2"), "{text}");
     }
 }

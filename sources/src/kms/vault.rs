@@ -11,7 +11,7 @@ use sops::Credentials;
 use url::Url;
 
 use super::{DataKey, KmsResponse, Why, Wire, authorize, request, server};
-use crate::bucket::exchange::{is_relative, path, segment};
+use crate::bucket::http_request::{is_relative, path, segment};
 
 /// The entry of the Secret.
 const ENTRY: &str = "sops.vault-token";
@@ -54,7 +54,10 @@ impl Transit<'_> {
     fn url(&self) -> Result<Url, Why> {
         let engine = self.engine_path.trim_matches('/');
         let bad = |what: &str, text: &str| {
-            Why::BadKey(format!("`{}` is not {what}", crate::bucket::asked::printable(text)))
+            Why::BadKey(format!(
+                "`{}` is not {what}",
+                crate::bucket::request_context::printable(text)
+            ))
         };
         if is_relative(engine) || engine.split('/').any(str::is_empty) {
             return Err(bad("the path of a transit engine", self.engine_path));

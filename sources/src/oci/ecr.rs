@@ -16,12 +16,12 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use super::answer::shown;
+use super::response::shown;
 use super::{Auth, Error};
 use crate::bucket::BucketIdentity;
+use crate::bucket::credential_requests::Waiting;
 use crate::bucket::s3::call::{Call, endpoint_of_environment, said};
 use crate::bucket::s3::credentials;
-use crate::bucket::waiting::Waiting;
 use crate::http::budget::SendError;
 use crate::http::{self, Budgets, Tls, root_cause};
 
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_login_lasts_until_it_says_and_no_longer_than_any() {
-        let told = |text: &str| match read(text.as_bytes(), 1000.0)? {
+        let lifetime_of = |text: &str| match read(text.as_bytes(), 1000.0)? {
             (Auth::Login { username, password }, life) => {
                 Some((username, password.expose().clone(), life.map(|life| life.as_secs())))
             }
@@ -270,12 +270,12 @@ mod tests {
         let some = |life| Some(("AWS".to_owned(), "hunter2".to_owned(), life));
         // `AWS:hunter2`
         let token = r#"{"authorizationToken":"QVdTOmh1bnRlcjI=","expiresAt":1100.5}"#;
-        assert_eq!(told(&format!(r#"{{"authorizationData":[{token}]}}"#)), some(Some(100)));
-        assert_eq!(told(&format!(r#"{{"authorizationData":{token}}}"#)), some(Some(100)));
+        assert_eq!(lifetime_of(&format!(r#"{{"authorizationData":[{token}]}}"#)), some(Some(100)));
+        assert_eq!(lifetime_of(&format!(r#"{{"authorizationData":{token}}}"#)), some(Some(100)));
         for (until, life) in [("1e300", Some(43_200)), ("1000", None), ("-1e300", None)] {
             let token = token.replace("1100.5", until);
             assert_eq!(
-                told(&format!(r#"{{"authorizationData":[{token}]}}"#)),
+                lifetime_of(&format!(r#"{{"authorizationData":[{token}]}}"#)),
                 some(life),
                 "{until}"
             );
@@ -287,7 +287,7 @@ mod tests {
             r#"{"authorizationData":[{"authorizationToken":"hunter2"}]}"#,
             r#"{"authorizationData":[{"authorizationToken":"aHVudGVyMg=="}]}"#,
         ] {
-            assert_eq!(told(bad), None, "{bad}");
+            assert_eq!(lifetime_of(bad), None, "{bad}");
         }
     }
 }

@@ -154,7 +154,7 @@ mod tests {
         keyring
     }
 
-    fn told(keyring: &Keyring, url: &str) -> String {
+    fn login_of(keyring: &Keyring, url: &str) -> String {
         match keyring.auth(&OciRepositoryName::parse(url).unwrap()) {
             Auth::Anonymous => "nobody".to_owned(),
             Auth::Basic { username, password } | Auth::Login { username, password } => {
@@ -180,7 +180,7 @@ mod tests {
             ("oci://r.io:5001/app", "nobody"),
             ("oci://other.io/app", "nobody"),
         ] {
-            assert_eq!(told(&keys, url), expected, "{url}");
+            assert_eq!(login_of(&keys, url), expected, "{url}");
         }
     }
 
@@ -190,7 +190,7 @@ mod tests {
             r#"{"auths":{"r.io":{"username":"first","password":"p"}}}"#,
             r#"{"auths":{"r.io":{"username":"second","password":"p"}}}"#,
         ]);
-        assert_eq!(told(&keys, "oci://r.io/app"), "first:p");
+        assert_eq!(login_of(&keys, "oci://r.io/app"), "first:p");
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
         let older = BTreeMap::from([(OLDER.to_owned(), br#"{"r.io":{"auth":"YTpi"}}"#.to_vec())]);
         let mut keys = Keyring::default();
         assert!(keys.add(&older).unwrap() && !keys.is_empty());
-        assert_eq!(told(&keys, "oci://r.io/app"), "a:b");
+        assert_eq!(login_of(&keys, "oci://r.io/app"), "a:b");
         assert!(!keys.add(&BTreeMap::new()).unwrap());
         assert!(!format!("{keys:?}").contains("Yjpi"));
     }

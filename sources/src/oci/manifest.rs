@@ -116,7 +116,7 @@ pub(super) fn parse(media_type: &str, bytes: &[u8], place: &str) -> Result<Parse
         OCI_INDEX | DOCKER_INDEX => ours(raw, place).map(ParsedManifest::Index),
         other => Err(Error::UnsupportedMediaType {
             place: place.to_owned(),
-            found: super::answer::shown(other),
+            found: super::response::shown(other),
         }),
     }
 }

@@ -5,8 +5,8 @@ use reqwest::header::{HeaderMap, LINK};
 use serde::Deserialize;
 use url::Url;
 
-use super::answer::{accepted, read};
 use super::name::is_tag;
+use super::response::{accepted, read};
 use super::{Error, Session};
 
 /// How many tags are asked for at once; registries may give fewer.

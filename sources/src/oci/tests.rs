@@ -177,7 +177,7 @@ fn a_token_that_is_nearly_over_is_replaced_before_it_is_refused() {
 }
 
 #[test]
-fn who_gives_no_token_is_told_and_the_password_is_not() {
+fn a_server_without_a_token_is_reported_without_the_password() {
     let (address, _) = with_tokens(300);
     let auth =
         Auth::Basic { username: "me".into(), password: RedactedValue::new("xunter2".into()) };
@@ -243,7 +243,7 @@ fn a_layer_comes_from_where_the_registry_leads_without_credentials() {
 }
 
 #[test]
-fn nobody_is_led_where_no_registry_is() {
+fn no_redirect_leads_to_an_address_that_no_registry_may_have() {
     for to in ["file:///etc/passwd", "http://169.254.169.254/latest", "ftp://h/a", "//[fe80::1]/"] {
         let (address, _) = serve(move |asked| match asked.line.as_str() {
             "GET /v2/" => reply("200 OK", &[], ""),
@@ -332,7 +332,7 @@ fn tags_are_listed_page_by_page_and_not_without_end() {
 }
 
 #[test]
-fn silence_ends_and_nobody_there_is_told() {
+fn silence_and_a_closed_port_are_errors() {
     let (address, _) = serve(|asked| {
         if asked.line.starts_with("HEAD") {
             thread::sleep(Duration::from_secs(5));
@@ -351,15 +351,16 @@ fn silence_ends_and_nobody_there_is_told() {
         matches!(&busy, Err(Error::Unavailable { retry_after, .. }) if *retry_after == after),
         "{busy:?}"
     );
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = resolve(&remote(nobody, Auth::Anonymous), &RegistryCache::default()).unwrap_err();
+    let closed_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error =
+        resolve(&remote(closed_port, Auth::Anonymous), &RegistryCache::default()).unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
 #[test]
 fn signatures_are_missing_only_where_the_registry_says_so() {
-    use signatures::attached::Search;
+    use signatures::referrers::Search;
 
     let image = Digest::of(b"image");
     let paths = |log: &Log| -> Vec<String> {

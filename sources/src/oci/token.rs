@@ -10,8 +10,8 @@ use reqwest::{Method, Request};
 use serde::Deserialize;
 use url::Url;
 
-use super::answer::{accepted_text, read_text, shown};
-use super::exchange::{bare, is_off_limits};
+use super::http_request::{bare, is_off_limits};
+use super::response::{accepted_text, read_text, shown};
 use super::{Auth, Error, Session};
 
 /// Bytes of an answer.

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_nobody_used_for_long_goes_with_the_next_one() {
+    fn a_tree_that_was_unused_for_long_goes_with_the_next_one() {
         let cache = Cache::new(3000, Duration::ZERO);
         assert!(load(&cache, "a", 1000).1);
         assert!(load(&cache, "b", 1000).1);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_that_nobody_holds_leave_no_trace() {
+    fn trees_that_are_not_held_leave_no_trace() {
         let cache = Cache::new(0, PATIENCE);
         for number in 0..100 {
             load(&cache, &number.to_string(), 10);

@@ -219,7 +219,7 @@ fn credentials_and_other_schemes_are_refused() {
 }
 
 #[test]
-fn only_public_servers_are_asked_where_that_is_wished() {
+fn only_public_servers_receive_requests_where_that_is_set() {
     let repository = repository();
     let server = served(&repository);
     let bed = BasesTestbed { egress: Egress::Public(Arc::default()), ..BasesTestbed::new() };

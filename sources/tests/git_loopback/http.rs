@@ -372,12 +372,12 @@ fn a_closed_port_is_unreachable() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = Case::new(&format!("http://{address}/app.git"), &[]).refused(&main_branch());
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
-    let told = error.to_string();
-    assert!(told.contains(&address.to_string()) && told.contains("refused"), "{told}");
+    let text = error.to_string();
+    assert!(text.contains(&address.to_string()) && text.contains("refused"), "{text}");
 }
 
 #[test]
-fn answers_that_are_not_git_are_told_apart() {
+fn answers_that_are_not_git_are_distinguished() {
     let check = |answer: &str, is_expected: fn(&Error) -> bool| {
         let answer = answer.replace('\n', "\r\n").into_bytes();
         let manners = Manners { answer: Some(answer), ..Manners::default() };
@@ -417,11 +417,11 @@ fn no_secret_is_repeated_even_if_the_server_says_it() {
     let case = Case::new(&url, &secret);
     let error = case.refused(&main_branch());
     assert!(matches!(error, Error::Refused { .. }), "{error:?}");
-    let told = format!("{error} {error:?} {:?}", case.remote);
-    assert!(told.contains("you sent ****, that is ****"), "{told}");
+    let text = format!("{error} {error:?} {:?}", case.remote);
+    assert!(text.contains("you sent ****, that is ****"), "{text}");
     assert!(
-        !told.contains("hunter2") && !told.contains(encoded) && !told.contains('\u{1b}'),
-        "{told}"
+        !text.contains("hunter2") && !text.contains(encoded) && !text.contains('\u{1b}'),
+        "{text}"
     );
 }
 

@@ -1,16 +1,16 @@
 //! Fetching from real servers on this machine: `git http-backend` behind a small web server, and OpenSSH's sshd.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-mod again;
 mod bases;
-mod hostile;
+mod hostile_servers;
 mod http;
 mod http_server;
-mod near;
+mod local_servers;
 mod proxy;
 mod proxy_server;
 mod references;
 mod repository;
+mod revalidation;
 mod ssh;
 mod ssh_server;
 mod submodules;

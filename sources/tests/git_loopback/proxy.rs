@@ -53,7 +53,7 @@ fn tls_goes_through_a_tunnel_and_the_proxy_sees_nothing_of_it() {
 }
 
 #[test]
-fn a_proxy_that_refuses_us_is_told_from_the_server_and_no_password_is_repeated() {
+fn a_proxy_that_rejects_the_request_differs_from_the_server_and_no_password_is_repeated() {
     let repository = BareRepository::with_history();
     let pki = crate::http::pki(false);
     let manners = Manners { tls: Some(pki.server), ..Manners::default() };

@@ -94,9 +94,9 @@ fn only_a_known_host_is_spoken_to() {
     let port = bed.server.address.port();
 
     let error = bed.case(&other.known_hosts("ed25519"), &[]).refused(&main_branch());
-    let told = error.to_string();
+    let text = error.to_string();
     assert!(matches!(error, Error::HostKeyUnknown { .. }), "{error:?}");
-    assert!(told.contains(&format!("[127.0.0.1]:{port}")) && told.contains("SHA256:"), "{told}");
+    assert!(text.contains(&format!("[127.0.0.1]:{port}")) && text.contains("SHA256:"), "{text}");
 
     let key = other.known_hosts("ed25519").split_once(' ').unwrap().1.to_owned();
     let wrong = format!("[127.0.0.1]:{port} {key}");
@@ -126,9 +126,9 @@ fn a_key_that_is_not_let_in_fails_to_authenticate() {
     let case = Case::new(&bed.server.url(&bed.repository.path()), &secret);
     let error = case.refused(&main_branch());
     assert!(matches!(error, Error::AuthenticationFailed { .. }), "{error:?}");
-    let told = format!("{error} {error:?} {:?}", case.remote);
+    let text = format!("{error} {error:?} {:?}", case.remote);
     for line in stranger.lines() {
-        assert!(!told.contains(line), "{told}");
+        assert!(!text.contains(line), "{text}");
     }
 }
 

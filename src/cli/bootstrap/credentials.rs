@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use url::Url;
 
-use super::moving;
+use super::repository_move;
 use crate::cli::connection::{Mark, say};
 use windlass_cluster::Cluster;
 
@@ -108,7 +108,7 @@ impl Credentials {
     ) -> anyhow::Result<Self> {
         let secret = &given.secret_name;
         let found = kept(cluster, namespace, secret).await?;
-        let source = moving::read_source(cluster, namespace).await?;
+        let source = repository_move::read_source(cluster, namespace).await?;
         let earlier = source.as_ref().and_then(|it| repository_of(it, secret));
         // What opens one repository is neither sent to the server of another nor known to it.
         let kept = match earlier.filter(|earlier| !is_same(earlier, url)) {

@@ -1,6 +1,6 @@
 //! `windlass build KIND/NAME`: what windlass applies or releases for an object of the cluster.
 //!
-//! Elsewhere: building and rendering (`cli::built`).
+//! Elsewhere: building and rendering (`cli::render`).
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use clap::Args as ClapArgs;
 use objects::{Masking, Object};
 use serde_json::Value;
 
-use crate::cli::built::{ArtifactOrigin, BuildableKind, helm_release, kustomization, settings};
 use crate::cli::kind;
+use crate::cli::render::{ArtifactOrigin, BuildableKind, helm_release, kustomization, settings};
 use crate::cli::scope::{ClusterScope, Site, shown};
 
 /// Flags for objects of the cluster.
@@ -80,7 +80,7 @@ pub(super) fn build(flags: &Flags, words: &[String]) -> anyhow::Result<String> {
             return text(it.definitions.iter().chain(&it.objects).chain(&it.hooks), &it.secrets);
         }
         let built = kustomization::build(&site.cluster, object, &given, settings).await?;
-        text(built.manifests().map(|it| &it.object), &built.wish.secrets)
+        text(built.manifests().map(|it| &it.object), &built.desired_kustomization.secrets)
     })
 }
 
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_told_from_directories() {
+    fn objects_are_distinguished_from_directories() {
         let of = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|it| (*it).to_owned()).collect();
             named(&words).is_some()

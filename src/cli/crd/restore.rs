@@ -1,7 +1,8 @@
 //! `windlass crd restore`: creates a definition and its objects from the export that was made before they were deleted.
 //!
 //! It can be repeated: what exists is left as it is, and what is missing is created.
-//! Elsewhere: making the export (`controllers::crd_guard::export`), finding it (`stored`), reading it (engine `crdguard`).
+//! Elsewhere: making the export (`controllers::crd_guard::export`), finding it (`stored_exports`), reading it (engine
+//! `crdguard`).
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,10 +16,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::stored::CrdExport;
+use super::stored_exports::CrdExport;
 use super::{CrdCommonArgs, definitions};
 use crate::controllers::crd_guard::claims::UNOWNED;
-use crate::controllers::crd_guard::{is_definition, survey};
+use crate::controllers::crd_guard::{is_definition, object_check};
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::{Cluster, ClusterError};
 
@@ -203,7 +204,7 @@ impl<'a> Site<'a> {
             self.definition.serves(&version),
             "the definition does not serve version {version}"
         );
-        let resource = survey::resource(&self.definition, &version);
+        let resource = object_check::resource(&self.definition, &version);
         let place = (object.namespace(), object.name());
         if self.dry_run {
             let is_there =
@@ -319,11 +320,11 @@ async fn established(
     loop {
         let live = cluster.get(crds, "", name).await?.context("the definition was deleted")?;
         let value = live.into_value();
-        if survey::is_established(&value) {
+        if object_check::is_established(&value) {
             let definition = Definition::read(&value)?;
             let version = definition.readable().context("no version of it is served")?;
             // Another API server may learn of it later.
-            match cluster.count(&survey::resource(&definition, &version.name)).await {
+            match cluster.count(&object_check::resource(&definition, &version.name)).await {
                 Ok(_) => return Ok(Object::new(value)?),
                 Err(error) if error.is_unserved() => {}
                 Err(error) => return Err(error.into()),
@@ -438,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_somebody_else_created_keeps_its_empty_status() {
+    fn an_object_that_another_client_created_keeps_its_empty_status() {
         let exported = object(json!({"spec": {"size": 1}}));
         assert!(lacks_status(&object(json!({"spec": {"size": 1}})), &exported));
         assert!(!lacks_status(&object(json!({"spec": {"size": 2}})), &exported));
@@ -446,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_status_belongs_to_nobody() {
+    fn a_restored_status_has_no_field_manager() {
         let entry = |subresource: Value| json!({"manager": UNOWNED, "operation": "Update", "subresource": subresource});
         let mut live = object(json!({}));
         let entries = json!([entry(Value::Null), entry(json!("status"))]);
@@ -459,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_that_differs_is_told_by_its_fields() {
+    fn a_definition_that_differs_is_reported_by_its_fields() {
         let of =
             |kind: &str| object(json!({"spec": {"names": {"kind": kind}}, "status": {"a": kind}}));
         assert_eq!(differing(&of("A"), &of("A")), Vec::<String>::new());

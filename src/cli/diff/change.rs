@@ -1,6 +1,6 @@
 //! Changes of objects by field, without what Secrets hold.
 //!
-//! Elsewhere: which fields differ (`apply::compare`), how changes are printed (`shown.rs`).
+//! Elsewhere: which fields differ (`apply::compare`), how changes are printed (`format.rs`).
 
 use std::collections::BTreeSet;
 
@@ -251,7 +251,7 @@ mod tests {
         Object::new(value).unwrap()
     }
 
-    fn told(kind: &str, before: &Value, after: &Value, secrets: &Masking) -> Value {
+    fn fields_of(kind: &str, before: &Value, after: &Value, secrets: &Masking) -> Value {
         let change = DiffChange::between(&object(kind, before), &object(kind, after), secrets);
         serde_json::to_value(change.fields).unwrap()
     }
@@ -266,16 +266,16 @@ mod tests {
             {"path": "/data/new", "new": "y"},
             {"path": "/list/1/b~1c", "old": 2, "new": 3},
         ]);
-        assert_eq!(told("ConfigMap", &before, &after, &Masking::default()), expected);
+        assert_eq!(fields_of("ConfigMap", &before, &after, &Masking::default()), expected);
     }
 
     #[test]
-    fn of_a_secret_only_keys_are_told() {
+    fn of_a_secret_only_keys_are_shown() {
         let last = json!({"name": "a", "annotations": {"last-applied": "aHVudGVyMg=="}});
         let before = json!({"data": {"password": "aHVudGVyMg==", "same": "c2FtZQ=="}});
         let after = json!({"data": {"password": "b3RoZXI=", "same": "c2FtZQ=="}, "type": "x",
             "stringData": {"token": "hunter3"}, "metadata": last});
-        let fields = told("Secret", &before, &after, &Masking::default());
+        let fields = fields_of("Secret", &before, &after, &Masking::default());
         let expected = json!([
             {"path": "/data/password", "old": MASK, "new": MASK},
             {"path": "/metadata/annotations", "new": {"last-applied": MASK}},
@@ -290,15 +290,15 @@ mod tests {
         let secrets = Masking::new([b"hunter2-and-more".to_vec()]);
         let after = json!({"data": {"a": "is hunter2-and-more", "b": "plain"}});
         let expected = json!([{"path": "/data", "new": {"a": "is ****", "b": "plain"}}]);
-        assert_eq!(told("ConfigMap", &json!({}), &after, &secrets), expected);
+        assert_eq!(fields_of("ConfigMap", &json!({}), &after, &secrets), expected);
         let before = json!({"data": {"a": "was what it held before", "b": "other"}});
         let expected = json!([{"path": "/data/a", "old": MASK, "new": "is ****"},
             {"path": "/data/b", "old": "other", "new": "plain"}]);
-        assert_eq!(told("ConfigMap", &before, &after, &secrets), expected);
+        assert_eq!(fields_of("ConfigMap", &before, &after, &secrets), expected);
         let after = json!({"data": {"a": 3, "b": "other"}});
         let before = json!({"data": {"a": "hunter2-and-more", "b": "other"}});
         let expected = json!([{"path": "/data/a", "old": MASK, "new": MASK}]);
-        assert_eq!(told("ConfigMap", &before, &after, &secrets), expected);
+        assert_eq!(fields_of("ConfigMap", &before, &after, &secrets), expected);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the next operation of a HelmRelease would change: an upgrade, or an installation where there is no release.
 //!
-//! Elsewhere: rendering (`cli::built`), how objects are read and written (`controllers::release_runner`).
+//! Elsewhere: rendering (`cli::render`), how objects are read and written (`controllers::release_runner`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use release::{Action as Operation, Record};
 use serde_json::json;
 
 use super::change::{Action, ComparisonResult, DiffChange, Difference, PendingObjects, taken_over};
-use crate::cli::built::helm_release::RenderedHelmRelease;
+use crate::cli::render::helm_release::RenderedHelmRelease;
 use crate::controllers::release_runner::MANAGER;
 use crate::controllers::release_runner::action_options::ActionOptions;
 use crate::controllers::release_runner::manifest_objects::{self, Member, POLICY};

@@ -1,7 +1,7 @@
 //! What the next reconciliation of a Kustomization would change.
 //!
-//! Each object is compared as a run compares it of which nothing is remembered. Elsewhere: building (`cli::built`), how a
-//! run compares and writes (its `executor`), switches and rules (`apply`).
+//! Each object is compared as a run compares it of which nothing is remembered. Elsewhere: building (`cli::render`),
+//! how a run compares and writes (its `executor`), switches and rules (`apply`).
 
 use anyhow::ensure;
 use apply::meta::{Ssa, expires, switches_for_apply};
@@ -13,10 +13,10 @@ use kube::core::ResourceExt as _;
 use objects::{Object, ObjectId};
 
 use super::change::{Action, ComparisonResult, DiffChange, Difference, PendingObjects, taken_over};
-use crate::cli::built::kustomization::KustomizationBuild;
+use crate::cli::render::kustomization::KustomizationBuild;
 use crate::controllers::crd_guard::is_definition;
 use crate::controllers::kustomization::MANAGER;
-use crate::controllers::kustomization::validated_spec::Wish;
+use crate::controllers::kustomization::validated_spec::DesiredKustomization;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::objects::Mode;
 use windlass_cluster::{Cluster, ClusterError};
@@ -34,16 +34,18 @@ pub(super) async fn diff(
     cluster: &Cluster,
     built: &KustomizationBuild,
 ) -> anyhow::Result<Difference> {
-    let KustomizationBuild { object, wish, settings } = built;
+    let KustomizationBuild { object, desired_kustomization, settings } = built;
     let recorded = recorded(object)?;
     let manifests: Vec<&Manifest> = built.manifests().collect();
     ensure!(
-        !manifests.is_empty() || recorded.is_empty() || wish.desired.empty_is_intended,
+        !manifests.is_empty()
+            || recorded.is_empty()
+            || desired_kustomization.desired.empty_is_intended,
         "the build has no objects, and windlass does not delete the {} in the inventory for that",
         recorded.len()
     );
     let planned = PendingObjects::of(manifests.iter().map(|manifest| &manifest.object));
-    let comparison = Comparison { cluster, object, wish, settings, planned };
+    let comparison = Comparison { cluster, object, desired_kustomization, settings, planned };
     let width = usize::from(settings.concurrent_ssa);
     let mut difference = Difference::default();
     let compared: Vec<_> = manifests.iter().map(|it| comparison.compare(it)).collect();
@@ -79,7 +81,7 @@ fn recorded(object: &Kustomization) -> anyhow::Result<Inventory> {
 struct Comparison<'c> {
     cluster: &'c Cluster,
     object: &'c Kustomization,
-    wish: &'c Wish,
+    desired_kustomization: &'c DesiredKustomization,
     settings: &'c Settings,
     planned: PendingObjects,
 }
@@ -148,7 +150,7 @@ impl Comparison<'_> {
         dry: Object,
     ) -> Result<ComparisonResult, String> {
         let Manifest { id, object, .. } = manifest;
-        let rules = &self.wish.ignore;
+        let rules = &self.desired_kustomization.ignore;
         let overrides = &self.settings.override_manager;
         let is_merged = switches_for_apply(object, Some(&live)).ssa == Ssa::Merge;
         let taken = rules.take_over(object, &live, MANAGER, overrides).filter(|_| !is_merged);
@@ -164,7 +166,7 @@ impl Comparison<'_> {
             }
         };
         let (after, note) = taken_over(self.cluster, resource, taken.as_ref(), dry, MANAGER).await;
-        let change = DiffChange::between(&live, &after, &self.wish.secrets);
+        let change = DiffChange::between(&live, &after, &self.desired_kustomization.secrets);
         Ok(ComparisonResult::Changes(change.noted(note)))
     }
 
@@ -211,7 +213,7 @@ impl Comparison<'_> {
         let own = self.object.namespace().unwrap_or_default();
         let is_ours = is_owned(&live, &self.object.name_any(), &own);
         let is_going = live.meta("deletionTimestamp").is_some_and(|it| !it.is_null());
-        let is_wanted = self.wish.desired.wants_cluster_scoped(&live.id());
+        let is_wanted = self.desired_kustomization.desired.wants_cluster_scoped(&live.id());
         if !is_ours || is_going || is_wanted {
             return None;
         }
@@ -223,7 +225,7 @@ impl Comparison<'_> {
 
     /// Why an object cannot be compared. The API server may quote it.
     fn refused(&self, id: &ObjectId, error: &ClusterError) -> String {
-        describe(id, word(error), &self.wish.secrets.mask(&error.to_string()))
+        describe(id, word(error), &self.desired_kustomization.secrets.mask(&error.to_string()))
     }
 }
 

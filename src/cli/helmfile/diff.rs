@@ -1,9 +1,9 @@
 //! `windlass helmfile diff`: what an upgrade of each release would change in its cluster.
 //!
-//! Here: clusters, rendering for them, the steps. Below: how a change is shown (`diff/shown.rs`). Elsewhere: what would
-//! change (`controllers::release_runner::preview`).
+//! Here: clusters, rendering for them, the steps. Below: how a change is shown (`diff/format.rs`). Elsewhere: what
+//! would change (`controllers::release_runner::preview`).
 
-mod shown;
+mod format;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use super::{CommandOutcome, Ending, InFolder, rendered};
 use crate::cli::connection::{block_on, connected};
 use crate::cli::template;
 use crate::controllers::release_runner::preview::{ObjectPreview, preview, stored};
-use shown::DiffDisplayOptions;
+use format::DiffDisplayOptions;
 use windlass_cluster::Cluster;
 use windlass_cluster::capabilities::ServerCapabilities;
 use windlass_cluster::client::Access;
@@ -51,8 +51,8 @@ pub(super) fn run(
         true => "No affected releases\n".to_owned(),
         false => format!("Affected releases are:\n{}\n", affected.join("\n")),
     };
-    let is_told = given.detailed_exitcode && !affected.is_empty();
-    let ending = if is_told { Ending::Changed } else { Ending::Done };
+    let has_changed = given.detailed_exitcode && !affected.is_empty();
+    let ending = if has_changed { Ending::Changed } else { Ending::Done };
     Ok(CommandOutcome { printed, summary, ending })
 }
 
@@ -134,14 +134,14 @@ impl ReleaseCluster {
         self.adapt(&mut release.flags, record.is_some());
         let manifest = rendered(&release, stop).map_err(|error| anyhow!(error))?;
         let manifest = String::from_utf8_lossy(&manifest);
-        self.told(&release.name, record.as_deref(), &manifest, given).await
+        self.change_text(&release.name, record.as_deref(), &manifest, given).await
     }
 
     /// What the removal of a release would delete, as text; nothing if it is not there.
     async fn removed(&self, name: &str, given: &DiffFlags) -> anyhow::Result<Option<String>> {
         match stored(&self.cluster, name, &self.namespace).await? {
             Some(record) => {
-                let text = self.told(name, Some(&record), "", given).await?;
+                let text = self.change_text(name, Some(&record), "", given).await?;
                 Ok(Some(text.unwrap_or_default()))
             }
             None => Ok(None),
@@ -165,7 +165,7 @@ impl ReleaseCluster {
         }
     }
 
-    async fn told(
+    async fn change_text(
         &self,
         name: &str,
         record: Option<&Record>,

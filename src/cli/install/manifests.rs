@@ -11,8 +11,8 @@ use objects::Object;
 use serde_json::{Value, json};
 use tree::MemoryTree;
 
-use crate::cli::built;
 use crate::cli::check::arguments;
+use crate::cli::render;
 
 /// Bases, overlays and CRDs, as they are in the repository.
 static DEPLOY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/deploy");
@@ -205,7 +205,7 @@ pub(in crate::cli) fn workloads(objects: &[Object]) -> impl Iterator<Item = &Obj
 /// Checks the arguments of a workload as the program does.
 fn check_arguments(workload: &Object) -> anyhow::Result<()> {
     let arguments: Vec<String> = arguments(workload).map(str::to_owned).collect();
-    built::settings(&arguments)?.terms().map(drop)
+    render::settings(&arguments)?.terms().map(drop)
 }
 
 /// A word as a shell reads it.

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use cause::related;
+use cause::object_references;
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
@@ -48,10 +48,10 @@ impl LogTargets {
             let parts = pod.get(of).and_then(|it| it.get(key)).and_then(Value::as_array);
             parts.cloned().unwrap_or_default()
         };
-        for (listed, told) in
+        for (listed, status_list) in
             [("initContainers", "initContainerStatuses"), ("containers", "containerStatuses")]
         {
-            let statuses = parts("status", told);
+            let statuses = parts("status", status_list);
             for container in parts("spec", listed) {
                 let name = container["name"].as_str().unwrap_or_default();
                 match silence(statuses.iter().find(|it| it["name"] == name)) {
@@ -129,10 +129,10 @@ pub(super) async fn of_object(site: &Site, object: Object) -> anyhow::Result<Log
         match (id.group.as_str(), id.kind.as_str()) {
             ("", "Pod") => found.add(&object),
             ("batch", "CronJob") => pending.extend(jobs(site, &id, &mut found).await?),
-            _ if related::is_reconciled(&id) => {
-                let elsewhere = related::in_contexts(&object).len()
-                    + if related::is_elsewhere(&object) {
-                        related::applied(&object).len()
+            _ if object_references::is_reconciled(&id) => {
+                let elsewhere = object_references::in_contexts(&object).len()
+                    + if object_references::is_elsewhere(&object) {
+                        object_references::applied(&object).len()
                     } else {
                         0
                     };
@@ -140,8 +140,8 @@ pub(super) async fn of_object(site: &Site, object: Object) -> anyhow::Result<Log
                     let text = format!("{elsewhere} objects of {} in other clusters", id.subject());
                     found.left_out.push(text);
                 }
-                if !related::is_elsewhere(&object) {
-                    ids = related::applied(&object);
+                if !object_references::is_elsewhere(&object) {
+                    ids = object_references::applied(&object);
                 }
             }
             _ => {
@@ -215,7 +215,9 @@ async fn jobs(
     let mut jobs = Vec::new();
     let left_out = site.list(&target, "", |listed| {
         jobs.extend(
-            listed.into_iter().filter(|it| related::controller(it).as_ref() == Some(owner)),
+            listed
+                .into_iter()
+                .filter(|it| object_references::controller(it).as_ref() == Some(owner)),
         );
         Ok(())
     });

@@ -12,10 +12,10 @@ use objects::Object;
 use serde_json::Value;
 
 use self::selectors::{Divider, Selection};
-use crate::cli::built;
 use crate::cli::check::containers;
 use crate::cli::install::manifests::workloads;
 use crate::cli::operators::replaced;
+use crate::cli::render;
 use windlass_serve::settings::{Settings, is_without_effect};
 
 /// Flags that say where a controller runs, which windlass has of its own.
@@ -212,8 +212,8 @@ impl CarriedFlags {
     /// Flags of controllers with one key, which the installation has with a value of its own.
     fn replaced(&mut self, flags: &[ControllerFlag], own: &str) {
         for flag in flags {
-            let is_told = OF_INSTALLATION.contains(&flag.name.as_str()) || flag.value == own;
-            if !is_told {
+            let is_covered = OF_INSTALLATION.contains(&flag.name.as_str()) || flag.value == own;
+            if !is_covered {
                 self.warnings.push(format!(
                     "`{}` of {} does not count any more: windlass is installed with `--{}={own}`",
                     flag.text(),
@@ -366,7 +366,7 @@ fn unrestricted<'c>(flags: &[ControllerFlag], controllers: &'c [Object]) -> Vec<
 /// # Errors
 /// windlass refuses it: why.
 fn effect(flag: &str) -> Result<Option<&'static str>, String> {
-    match built::settings(&[flag.to_owned()]) {
+    match render::settings(&[flag.to_owned()]) {
         Ok(settings) => Ok(settings.without_meaning().into_iter().next().map(|(_, why)| why)),
         Err(error) => {
             let text = error.root_cause().to_string();

@@ -14,10 +14,10 @@ use super::super::install::{self, POLL_INTERVAL, definitions, leader, name};
 use super::super::operators::{Operator, Operators};
 use super::super::table::clean;
 use super::flags::{self, CarriedFlags};
-use super::live::Live;
+use super::flux_installation::{Survey, is_ready, ready};
 use super::record::{Record, suspend};
-use super::remains::Remains;
-use super::survey::{Survey, is_ready, ready};
+use super::remaining_objects::Remains;
+use super::write_check::Live;
 use super::{await_end, scale, to_flux};
 use windlass_cluster::Cluster;
 use windlass_serve::settings::parse_duration;
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             return Ok(());
         }
         let deadline = Instant::now() + args.connection.timeout;
-        let survey = await_rest(&cluster, namespace, survey).await?;
+        let survey = await_idle(&cluster, namespace, survey).await?;
         // One that is there is of a migration that was cut short: what is there now is no longer what Flux had.
         let record = match Record::load(&cluster, namespace).await? {
             Some(record) => record,
@@ -117,10 +117,10 @@ async fn tell_remains(cluster: &Cluster, installed: &[Object], namespace: &str) 
 /// Operators elsewhere, which would act on the same objects beside windlass.
 fn others(operators: &Operators, namespace: &str) -> Vec<String> {
     let is_elsewhere = |it: &&Operator| it.namespace != namespace;
-    let told = operators.active().filter(is_elsewhere).map(|it| {
+    let lines = operators.active().filter(is_elsewhere).map(|it| {
         format!("{}: it acts on the same objects; scale it to zero or remove it first", it.subject)
     });
-    told.collect()
+    lines.collect()
 }
 
 /// Whether there is something to take over, and nothing in the way.
@@ -210,7 +210,7 @@ fn next_in_repository(survey: &Survey, namespace: &str, manifests: &Manifests) -
 
 /// Waits until no release is being installed or upgraded: Helm's operations should end under the controller that began
 /// them.
-async fn await_rest(
+async fn await_idle(
     cluster: &Cluster,
     namespace: &str,
     mut survey: Survey,

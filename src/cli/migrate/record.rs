@@ -12,8 +12,8 @@ use super::super::check::OURS;
 use super::super::connection::{Mark, say};
 use super::super::install::{MANAGER, POLL_INTERVAL, definitions, name};
 use super::super::operators::replicas;
+use super::flux_installation::Survey;
 use super::scale;
-use super::survey::Survey;
 use windlass_cluster::{Cluster, ClusterError};
 
 /// The ConfigMap, in the namespace of windlass.

@@ -2,7 +2,7 @@
 //!
 //! Nothing is concluded from a Lease that is absent or may not be read: windlass takes none without leader election, and may
 //! have another namespace. Elsewhere: every operator of a cluster ([`super`]), a process that is none of the cluster's Pods
-//! (`outside.rs`), checking an installation (`check.rs`).
+//! (`external_operator.rs`), checking an installation (`check.rs`).
 
 use jiff::{SignedDuration, Timestamp};
 use objects::Object;
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_is_missed_only_where_its_leases_are_there_and_nobody_holds_one() {
+    fn an_operator_is_missed_only_where_its_leases_are_there_and_have_no_holder() {
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
         let live = lease("windlass-leader-election", "windlass-1", "2026-11-24T11:59:50.123456Z");
         let old = lease("kustomize-controller-leader-election", "flux-1", "2026-11-24T10:00:00Z");

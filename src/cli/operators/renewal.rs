@@ -62,18 +62,18 @@ impl OwnLeases {
         deadline: Instant,
     ) -> Result<Self, ClusterError> {
         let mut renewals = Renewals::default();
-        let mut is_told = false;
+        let mut is_printed = false;
         loop {
             let all = own_leases(cluster, namespace).await?;
             let found = Self::of(all, &mut renewals, Timestamp::now());
             if found.unconfirmed.is_empty() || Instant::now() >= deadline {
                 return Ok(found);
             }
-            if !is_told {
+            if !is_printed {
                 for text in &found.unconfirmed {
                     say(Mark::Waiting, &format!("{text}; waiting for the next renewal"));
                 }
-                is_told = true;
+                is_printed = true;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }

@@ -32,11 +32,11 @@ pub(super) async fn known(site: &Site, before: &RollbackTarget, asked: Rollback)
 
 /// The source of a chart that is a folder; none where a repository or registry has charts with versions.
 async fn files(site: &Site, found: &RollbackTarget) -> Option<ObjectId> {
-    let mut id = cause::related::sources(&found.owner).into_iter().next()?;
+    let mut id = cause::object_references::sources(&found.owner).into_iter().next()?;
     // A HelmRelease makes a HelmChart, or refers to one.
     if id.kind == "HelmChart" {
         let chart = fact_source::read(&site.cluster, &id).await.ok()??;
-        id = cause::related::sources(&chart).into_iter().next()?;
+        id = cause::object_references::sources(&chart).into_iter().next()?;
     }
     matches!(id.kind.as_str(), "GitRepository" | "Bucket" | "HTTPArchive" | "ExternalArtifact")
         .then_some(id)
@@ -234,7 +234,7 @@ mod tests {
     use super::super::tests::{release, revision};
     use super::*;
 
-    fn told(spec: &Value, made: &Value, known: &Evidence, expected: &Expect) {
+    fn check_advice(spec: &Value, made: &Value, known: &Evidence, expected: &Expect) {
         let before =
             [revision(5, "deployed", "2.0.0", "b"), revision(4, "superseded", "1.0.0", "a")];
         let asked = Rollback { from: 5, to: 4 };
@@ -252,7 +252,7 @@ mod tests {
         let made = revision(6, "deployed", "1.0.0", "a");
         let none = Evidence::default();
         let chart = json!({"chart": {"spec": {"chart": "shop"}}});
-        told(
+        check_advice(
             &chart,
             &made,
             &none,
@@ -263,7 +263,7 @@ mod tests {
             then: windlass resume helmrelease/web -n apps"#]],
         );
         let reference = json!({"chartRef": {"kind": "OCIRepository", "name": "shop"}});
-        told(
+        check_advice(
             &reference,
             &made,
             &none,
@@ -274,7 +274,7 @@ mod tests {
             then: windlass resume helmrelease/web -n apps"#]],
         );
         let same = revision(6, "deployed", "2.0.0", "b");
-        told(
+        check_advice(
             &chart,
             &same,
             &none,
@@ -291,7 +291,7 @@ mod tests {
         let source = ObjectId::new("apps", "charts", "source.toolkit.fluxcd.io", "GitRepository");
         let known = Evidence { files: Some(source), values: None };
         let chart = json!({"chart": {"spec": {"chart": "./charts/shop", "version": "1.0.0"}}});
-        told(
+        check_advice(
             &chart,
             &revision(6, "deployed", "1.0.0", "b"),
             &known,
@@ -313,7 +313,7 @@ mod tests {
         let known = Evidence { files: None, values: Some(values) };
         let spec = json!({"chart": {"spec": {"chart": "shop"}}, "valuesFrom": [{"kind": "Secret", "name": "s"}],
             "values": {"image": {"tag": "2"}, "replicas": 3}});
-        told(
+        check_advice(
             &spec,
             &revision(6, "deployed", "2.0.0", "a"),
             &known,

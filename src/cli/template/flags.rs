@@ -1,6 +1,7 @@
 //! Flags of `windlass template`: those of `helm template` that need neither a cluster nor a remote.
 //!
-//! Elsewhere: flags without effect and those that are refused (`other.rs`), what is said of wrong ones (`usage.rs`).
+//! Elsewhere: flags without effect and those that are refused (`ignored_flags.rs`), what is said of wrong ones
+//! (`usage.rs`).
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use golang::strconv::parse_bool;
 use helm::Env;
 use helm::warning::{Level, Warning};
 
-use super::other::Other;
+use super::ignored_flags::Other;
 use super::values::comma_separated;
 use crate::cli::time_limit;
 

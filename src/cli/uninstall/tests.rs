@@ -93,7 +93,7 @@ async fn an_installation_goes_with_the_objects_of_the_cluster_that_name_it() {
 }
 
 #[tokio::test]
-async fn a_wrong_namespace_deletes_nothing_and_is_told_the_right_one() {
+async fn a_wrong_namespace_deletes_nothing_and_the_error_names_the_right_one() {
     for label in [Some("gitops"), None] {
         let (ended, writes) = uninstalled(installation("gitops", label), &["-n", "wrong"]).await;
         let text = ended.unwrap_err();
@@ -127,7 +127,7 @@ async fn crds_stay_where_another_operator_acts_on_their_objects() {
     let here = installation("gitops", Some("gitops"));
     let flags = ["-n", "gitops", "--delete-crds"];
     let other = ("apps/v1", "StatefulSet");
-    for (operator, told) in [
+    for (operator, expected) in [
         (flux("kustomize-controller"), "Deployment/flux-system/kustomize-controller"),
         (flux("kustomize-controller-shard1"), "Deployment/flux-system/kustomize-controller-shard1"),
         (
@@ -138,7 +138,7 @@ async fn crds_stay_where_another_operator_acts_on_their_objects() {
         let objects = [&here[..], &[operator, crd(), kustomization()]].concat();
         let (ended, writes) = uninstalled(objects, &flags).await;
         let text = ended.unwrap_err();
-        assert!(text.contains(told) && text.contains("nothing was deleted"), "{text}");
+        assert!(text.contains(expected) && text.contains("nothing was deleted"), "{text}");
         assert_eq!(writes, [""; 0]);
     }
 }

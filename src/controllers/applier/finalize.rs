@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use kube::core::ResourceExt as _;
 use objects::ObjectId;
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Outcome, Wake, reason};
 
-use super::{AFTER_REFUSAL, ApplierKind, ClusterTarget, Leaving, References, Session, TargetSpec};
+use super::{
+    AFTER_REFUSAL, ApplierKind, ClusterTarget, FinalizeOutcome, References, Session, TargetSpec,
+};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
 use windlass_runtime::record::FINALIZER;
@@ -21,7 +23,7 @@ pub(crate) enum FinalizeTarget {
     /// The Secret or ServiceAccount that is named does not exist any more; nothing can be deleted without it.
     Gone(String),
     /// It cannot be used now.
-    Unusable(Rest),
+    Unusable(Outcome),
 }
 
 /// What is told when an object goes with its kind.
@@ -53,19 +55,19 @@ impl<K: ApplierKind> Session<K> {
             return Ok(None);
         }
         match K::finalize(self, &object).await? {
-            Leaving::Done(object) => {
+            FinalizeOutcome::Done(object) => {
                 self.latest.set_finalizer(&self.context, &object, false).await?;
                 Ok(None)
             }
-            Leaving::Later(ended, timeouts) => self.finish(*ended, timeouts).await,
-            Leaving::Anew => Ok(Some(Duration::ZERO)),
+            FinalizeOutcome::Later(ended, timeouts) => self.finish(*ended, timeouts).await,
+            FinalizeOutcome::Anew => Ok(Some(Duration::ZERO)),
         }
     }
 
     /// Where what an object applied is removed; nowhere when the account that could is gone, which an event says.
     ///
     /// # Errors
-    /// The run rests because the target cannot be used, or windlass's own cluster could not be asked.
+    /// The run ends because the target cannot be used, or windlass's own cluster could not be asked.
     pub(crate) async fn finalize_target(
         &self,
         object: &Arc<K>,
@@ -75,7 +77,7 @@ impl<K: ApplierKind> Session<K> {
         references.watch(&self.node);
         match found? {
             FinalizeTarget::There(target) => Ok(Some(target)),
-            FinalizeTarget::Unusable(rest) => Err(rest.into()),
+            FinalizeTarget::Unusable(outcome) => Err(outcome.into()),
             // Parity(flux): nobody may remove it any more, so it stays and that is told.
             FinalizeTarget::Gone(gone) => {
                 self.context.events.announce(&**object, K::CONTROLLER, object.left_behind(&gone));
@@ -102,7 +104,7 @@ impl<K: ApplierKind> Session<K> {
         }
         let target = match self.context.targets.of(wanted, references).await {
             Ok(target) => target,
-            Err(rest) => return Ok(FinalizeTarget::Unusable(rest)),
+            Err(outcome) => return Ok(FinalizeTarget::Unusable(outcome)),
         };
         let Some(name) = wanted.service_account else { return Ok(FinalizeTarget::There(target)) };
         let id = ObjectId::new(&self.node.namespace, name, "", "ServiceAccount");
@@ -115,7 +117,7 @@ impl<K: ApplierKind> Session<K> {
             Err(error) if wanted.kube_config.is_some() => {
                 let text = format!("unable to look up ServiceAccount '{name}': {error}");
                 let wake = Wake::at(self.in_future(AFTER_REFUSAL));
-                return Ok(FinalizeTarget::Unusable(Rest::Failed(
+                return Ok(FinalizeTarget::Unusable(Outcome::Failed(
                     reason::RECONCILIATION_FAILED,
                     text,
                     wake,

@@ -30,7 +30,7 @@ impl<K: ApplierKind> Session<K> {
     pub(super) async fn facts(&self, object: &Arc<K>, is_under_way: bool) -> Facts {
         let facts = Facts {
             suspended: hold::is_suspended(&**object, self.began),
-            cycle: self.context.hub.cycle(&self.node),
+            cycle: self.context.work_queue.cycle(&self.node),
             window: window::state(&**object, self.began),
             ..Facts::default()
         };
@@ -47,7 +47,7 @@ impl<K: ApplierKind> Session<K> {
 
     /// A suspended object is left as it is, but for what its hold says, and that nothing is under way any more; nothing it
     /// waited for wakes it.
-    pub(crate) async fn rest_suspended(
+    pub(crate) async fn finish_suspended(
         &self,
         object: &Arc<K>,
     ) -> Result<Option<Duration>, ClusterError> {
@@ -64,7 +64,7 @@ impl<K: ApplierKind> Session<K> {
     }
 
     /// Outside of its windows an object without anything new is left as it is.
-    pub(super) async fn rest_closed(
+    pub(super) async fn finish_closed(
         &self,
         object: &Arc<K>,
     ) -> Result<Option<Duration>, ClusterError> {

@@ -72,7 +72,7 @@ fn until(now: Time, then: Time) -> Duration {
 }
 
 /// The text of a suspension that the condition of a status tells.
-fn told(condition: Option<&crds::Condition>) -> Option<&str> {
+fn hold_message(condition: Option<&crds::Condition>) -> Option<&str> {
     condition.filter(|it| it.status == ConditionStatus::True.as_str()).map(|it| it.message.as_str())
 }
 
@@ -111,7 +111,7 @@ impl<K: ApplierKind> Session<K> {
     pub(super) async fn audit_suspension(&self, object: &Arc<K>, expired: bool) {
         let mark = hold::mark(&**object, self.began);
         let meta = object.meta();
-        let known = told(object.condition(HOLD));
+        let known = hold_message(object.condition(HOLD));
         // A change of owner is audited in any case.
         let has_same_owner =
             known.zip(hold::of(&**object)).is_some_and(|(known, hold)| hold.has_owner_of(known));
@@ -286,8 +286,8 @@ mod tests {
         let expired =
             Mark { status: ConditionStatus::False, reason: reason::EXPIRED, ..mark(alice) };
         assert_eq!(changed(Some(&expired), Some(alice)), resumed);
-        assert_eq!(told(Some(&condition("True", alice))), Some(alice));
-        assert_eq!(told(Some(&condition("False", alice))), None);
+        assert_eq!(hold_message(Some(&condition("True", alice))), Some(alice));
+        assert_eq!(hold_message(Some(&condition("False", alice))), None);
         assert_eq!(changed(Some(&expired), None), None);
     }
 

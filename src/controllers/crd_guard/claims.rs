@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use cause::related::{OwnerLabels, owner_labels};
+use cause::object_references::{OwnerLabels, owner_labels};
 use objects::Object;
 use serde_json::{Map, Value, json};
 
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_released_may_be_taken_over_by_whoever_comes_next() {
+    fn a_released_definition_may_be_taken_over_by_the_next_owner() {
         let definition = |manager: &str, owner: &str| {
             Object::new(
                 json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_owners_are_told_from_others() {
+    fn marks_of_owners_are_distinguished_from_others() {
         for key in [
             "meta.helm.sh/release-name",
             "helmfile.windlass.dev/namespace",

@@ -3,10 +3,10 @@
 //! The objects are read and stored, and compared with the cluster once more, before the definition is deleted. A definition
 //! whose objects cannot be exported, or that could not be created again, is not deleted.
 //! The names of the Secrets say what is in them, so an export is never written over another one.
-//! In the folder: what a namespace has room for (`room`). Elsewhere: what an export is made of (engine `crdguard`), creating
-//! its objects again (`cli::crd`), deleting the definition (`removal`).
+//! In the folder: what a namespace has room for (`quota`). Elsewhere: what an export is made of (engine `crdguard`),
+//! creating its objects again (`cli::crd`), deleting the definition (`removal`).
 
-mod room;
+mod quota;
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -22,8 +22,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::claims;
 use super::error::GuardError;
+use super::object_check;
 use super::policy::REMOVAL;
-use super::survey;
 use windlass_cluster::decode::{DepthLimitedObject, RawObject};
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::pager::ObjectProjection;
@@ -164,7 +164,7 @@ impl Job<'_> {
             Ok(found) => found,
             Err(why) => return Ok(CrdExportOutcome::Not(why.to_string())),
         };
-        let resource = survey::resource(&definition, &version);
+        let resource = object_check::resource(&definition, &version);
         let crds = super::definitions();
         if let Some(why) = self.refusal(&crds).await? {
             let text = format!("the definition could not be created again: {why}");
@@ -175,7 +175,7 @@ impl Job<'_> {
             let (export, seen) = match self.read(&resource).await {
                 // Whose names were never accepted has no objects.
                 Err(GuardError::Cluster(error))
-                    if error.code() == Some(404) && !survey::is_established(&fields) =>
+                    if error.code() == Some(404) && !object_check::is_established(&fields) =>
                 {
                     return Ok(CrdExportOutcome::Nothing);
                 }
@@ -283,7 +283,7 @@ impl Job<'_> {
         let wanted = self.secrets_of(export)?;
         let names: BTreeSet<&str> = wanted.iter().map(Object::name).collect();
         let (listed, is_more) = self.cluster.labelled(&secrets, namespace, EXPORT).await?;
-        if let Some(text) = room::lacking(&listed, is_more, &names, &self.site) {
+        if let Some(text) = quota::lacking(&listed, is_more, &names, &self.site) {
             return Err(GuardError::Refused(text));
         }
         for secret in &wanted {

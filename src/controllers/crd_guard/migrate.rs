@@ -12,7 +12,7 @@ use objects::Object;
 use serde_json::{Value, json};
 
 use super::error::GuardError;
-use super::survey;
+use super::object_check;
 use windlass_cluster::decode::DepthLimitedObject;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::pager::ObjectProjection;
@@ -66,7 +66,7 @@ pub(super) async fn migrate(
     let cluster = &target.cluster;
     let name = live.name().to_owned();
     let versions = migration.dropped.join(", ");
-    let resource = survey::resource(&migration.definition, &migration.storage);
+    let resource = object_check::resource(&migration.definition, &migration.storage);
     let group = &resource.gvk.group;
     let plural = &resource.plural;
     // Before anything is changed: without the right the objects could be moved no further.

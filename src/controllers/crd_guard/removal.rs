@@ -3,7 +3,7 @@
 //!
 //! Between what is decided and what is written lies no wait but for the API server, and the definition is written only as it
 //! was read: a confirmation, its withdrawal or a new owner meanwhile makes the guard decide again.
-//! Elsewhere: who else has it (`claims`), its objects (`survey`, `export`).
+//! Elsewhere: who else has it (`claims`), its objects (`object_check`, `export`).
 
 use objects::Object;
 use reconcile::RemovalPermit;
@@ -11,8 +11,8 @@ use reconcile::RemovalPermit;
 use super::Removal;
 use super::claims::{self, Mark};
 use super::export::{CrdExportOutcome, Job, Site};
+use super::object_check;
 use super::policy::REMOVAL;
-use super::survey;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::{Cluster, ClusterError};
 
@@ -109,7 +109,7 @@ impl Removing<'_> {
     /// Deletes it if it has no objects and no other owner.
     async fn judged(&self, crds: &Resource, now: &Object) -> Result<Attempt, ClusterError> {
         let mut users = claims::of(now, self.manager, self.mine);
-        let objects = survey::users(self.ours, now).await?;
+        let objects = object_check::users(self.ours, now).await?;
         let is_named = !objects.is_none() && super::may_list(self.theirs, now).await;
         users.extend(objects.text(is_named));
         if users.is_empty() {
@@ -158,7 +158,7 @@ impl Removing<'_> {
             CrdExportOutcome::Changed => return Ok(Attempt::Again(None)),
             CrdExportOutcome::Nothing => Removal::Deleted,
             CrdExportOutcome::Objects(count, export) => {
-                Removal::Exported(self.told(name, count, &export))
+                Removal::Exported(self.exported_text(name, count, &export))
             }
             CrdExportOutcome::Not(why) => {
                 return Err(ClusterError::Withheld(format!(
@@ -171,7 +171,7 @@ impl Removing<'_> {
         Attempt::of(deleted, removal)
     }
 
-    fn told(&self, name: &str, count: u64, export: &str) -> String {
+    fn exported_text(&self, name: &str, count: u64, export: &str) -> String {
         let noun = if count == 1 { "object" } else { "objects" };
         let namespace = self.site.namespace;
         let (of_it, with) = match self.site.place.is_empty() {

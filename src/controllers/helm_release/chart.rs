@@ -4,7 +4,7 @@
 
 use crds::helm::HelmRelease;
 use kube::core::ResourceExt as _;
-use reconcile::{ObjectKey, Rest, Time, Wake, reason};
+use reconcile::{ObjectKey, Outcome, Time, Wake, reason};
 
 use super::template;
 use crate::controllers::release_runner::chart::ChartSource;
@@ -29,21 +29,21 @@ pub(super) fn source(
     context: &Context,
     object: &HelmRelease,
     retry_at: Time,
-) -> Result<ChartSource, Rest> {
+) -> Result<ChartSource, Outcome> {
     let own = object.namespace().unwrap_or_default();
     let Some(node) = source_node(object) else {
         let text = "neither spec.chart nor spec.chartRef is set; set one of them".to_owned();
-        return Err(Rest::Stalled(reason::ARTIFACT_FAILED, text));
+        return Err(Outcome::Stalled(reason::ARTIFACT_FAILED, text));
     };
     if context.settings.no_cross_namespace_refs && node.namespace != own {
         let text = format!(
             "can't access '{node}': cross-namespace references have been blocked by --no-cross-namespace-refs; use a \
              source in namespace {own}"
         );
-        return Err(Rest::Stalled(reason::ACCESS_DENIED, text));
+        return Err(Outcome::Stalled(reason::ACCESS_DENIED, text));
     }
     let blocked =
-        |why, text: String| Rest::Blocked(why, text, Wake::on([node.clone()]).and_at(retry_at));
+        |why, text: String| Outcome::Blocked(why, text, Wake::on([node.clone()]).and_at(retry_at));
     let Some(found) = context.sources.find(&node, &context.settings) else {
         let text = match object.spec.chart_ref {
             Some(_) => format!("source '{node}' not found; create it or correct spec.chartRef"),

@@ -10,7 +10,7 @@ use crds::helm::HelmRelease;
 
 use super::validated_spec::{self, Timeouts};
 use super::{HelmReleaseRunReport, Session, status, template};
-use crate::controllers::applier::{AFTER_REFUSAL, Leaving};
+use crate::controllers::applier::{AFTER_REFUSAL, FinalizeOutcome};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
 use windlass_runtime::hold;
@@ -20,12 +20,12 @@ impl Session {
     pub(super) async fn finalize(
         &self,
         object: &Arc<HelmRelease>,
-    ) -> Result<Leaving<HelmRelease>, ClusterError> {
-        let later = |ended, timeouts| Ok(Leaving::Later(Box::new(ended), timeouts));
+    ) -> Result<FinalizeOutcome<HelmRelease>, ClusterError> {
+        let later = |ended, timeouts| Ok(FinalizeOutcome::Later(Box::new(ended), timeouts));
         if hold::is_suspended(&**object, self.began) {
             // Parity(flux): a suspended HelmRelease leaves its release behind, and its HelmChart, for whoever takes over
             // the release.
-            return Ok(Leaving::Done(object.clone()));
+            return Ok(FinalizeOutcome::Done(object.clone()));
         }
         // Without a release there is nothing to remove, so it goes even where its cluster cannot be reached.
         if status::read(object).storage_namespace.is_empty() {
@@ -34,18 +34,20 @@ impl Session {
         let target = match self.finalize_target(object).await {
             Ok(Some(target)) => target,
             Ok(None) => return self.without_release(object).await,
-            Err(error) => return later(HelmReleaseRunReport::early(object, error.rest()?), None),
+            Err(error) => {
+                return later(HelmReleaseRunReport::early(object, error.outcome()?), None);
+            }
         };
-        if let Err(rest) = status::check(object) {
-            return later(HelmReleaseRunReport::early(object, rest), None);
+        if let Err(outcome) = status::check(object) {
+            return later(HelmReleaseRunReport::early(object, outcome), None);
         }
         // A spec that cannot be read must not keep its release for ever.
         let timeouts =
             validated_spec::check(&object.spec).unwrap_or_else(|_| Timeouts::for_finalize());
-        let wish = self.without_chart(object, &timeouts, false);
-        match self.drive(object, wish, &target).await {
-            None => Ok(Leaving::Anew),
-            Some(ended) if ended.rest.is_settled() => self.without_release(&ended.object).await,
+        let desired_release = self.without_chart(object, &timeouts, false);
+        match self.drive(object, desired_release, &target).await {
+            None => Ok(FinalizeOutcome::Anew),
+            Some(ended) if ended.outcome.is_settled() => self.without_release(&ended.object).await,
             Some(ended) => later(ended, Some(timeouts)),
         }
     }
@@ -54,9 +56,9 @@ impl Session {
     async fn without_release(
         &self,
         object: &Arc<HelmRelease>,
-    ) -> Result<Leaving<HelmRelease>, ClusterError> {
+    ) -> Result<FinalizeOutcome<HelmRelease>, ClusterError> {
         template::remove(&self.context, object).await?;
-        Ok(Leaving::Done(object.clone()))
+        Ok(FinalizeOutcome::Done(object.clone()))
     }
 }
 

@@ -11,7 +11,7 @@ use crds::helm::{HelmRelease, HelmReleaseStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{Resource as _, ResourceExt as _};
 use parking_lot::Mutex;
-use reconcile::{ObjectKey, Rest, Wake};
+use reconcile::{ObjectKey, Outcome, Wake};
 use release::status::{self as words, Event as ReleaseEvent, ReleaseStatus, Report};
 use release::{Journal, Record, ReleaseDesiredState};
 
@@ -78,20 +78,20 @@ impl ReleaseOwner {
         object: &Arc<HelmRelease>,
         held: PendingStatus,
         after: &HelmReleaseStatus,
-    ) -> Result<(), Rest> {
+    ) -> Result<(), Outcome> {
         let written = self.latest.write_status(&self.context, object, &held.before, after).await;
         let failed = |error: windlass_cluster::ClusterError| {
             let soon = jiff::Timestamp::now()
                 .saturating_add(STATUS_RETRY_DELAY)
                 .unwrap_or(reconcile::Time::MAX);
-            Rest::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(soon))
+            Outcome::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(soon))
         };
         match written.map_err(failed)? {
             Some(object) => self.set_object(object),
             // The HelmRelease is gone for good, so nothing may be done in its name any more.
             None => {
                 let text = "the HelmRelease was deleted".to_owned();
-                return Err(Rest::Stalled(words::RECONCILE_ERROR, text));
+                return Err(Outcome::Stalled(words::RECONCILE_ERROR, text));
             }
         }
         for event in held.events.iter().map(report::event) {
@@ -111,17 +111,17 @@ impl Owner for ReleaseOwner {
 
     async fn tell(
         &self,
-        told: &Report,
+        release_report: &Report,
         inventory: Option<ResourceInventory>,
         desired: &ReleaseDesiredState,
-    ) -> Result<(), Rest> {
+    ) -> Result<(), Outcome> {
         let object = self.object();
         let now = jiff::Timestamp::now();
-        let (before, after) = report::progress(&object, told, inventory, desired, now)?;
+        let (before, after) = report::progress(&object, release_report, inventory, desired, now)?;
         let held = self.held().unwrap_or(PendingStatus { before, events: Vec::new() });
-        let events = held.events.into_iter().chain(told.events.iter().cloned()).collect();
+        let events = held.events.into_iter().chain(release_report.events.iter().cloned()).collect();
         let held = PendingStatus { before: held.before, events };
-        if told.ended.is_some() {
+        if release_report.ended.is_some() {
             let object = HelmRelease { status: Some(after), ..HelmRelease::clone(&object) };
             self.set_object(Arc::new(object));
             *self.held.lock() = Some(held);
@@ -130,7 +130,7 @@ impl Owner for ReleaseOwner {
         self.write(&object, held, &after).await
     }
 
-    async fn settle(&self) -> Result<(), Rest> {
+    async fn settle(&self) -> Result<(), Outcome> {
         let Some(held) = self.held() else { return Ok(()) };
         let object = self.object();
         self.write(&object, held, &status_of(&*object)).await
@@ -159,7 +159,7 @@ impl Owner for ReleaseOwner {
         last: &Record,
     ) -> Option<(Option<ObjectKey>, String)> {
         let uid = journal.map(|journal| journal.owner.as_str());
-        let node = release_runner::rival::holder(&self.context, &self.node, uid, last)?;
+        let node = release_runner::release_conflict::holder(&self.context, &self.node, uid, last)?;
         let text = format!(
             "release {} belongs to {} {}; set another spec.releaseName or spec.targetNamespace in this one, or remove \
              it there",

@@ -12,7 +12,7 @@ use crds::helm::HelmRelease;
 use golang::value::Map;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::Masking;
-use reconcile::{Rest, Rollback, RollbackProgress, reason};
+use reconcile::{Outcome, Rollback, RollbackProgress, reason};
 use release::ReleaseDesiredState;
 use release::phase::Gates;
 use release::plan::is_under_way;
@@ -22,7 +22,7 @@ use release::status::{RELEASED, ReleaseStatus};
 use super::validated_spec::{self, ReleaseInputs, Timeouts};
 use super::{HelmReleaseRunReport, Session, chart, post_renderers, status};
 use crate::controllers::applier::Pending;
-use crate::controllers::release_runner::Wish;
+use crate::controllers::release_runner::DesiredRelease;
 use crate::controllers::release_runner::action_options::ActionOptions;
 use crate::controllers::release_runner::storage::Storage;
 use windlass_cluster::ClusterError;
@@ -64,7 +64,7 @@ impl Session {
     }
 
     /// Whether an operation is under way, as the journal beside the newest record says: its run may have been lost. It is
-    /// read once for a process, and only of an object whose status has not come to rest.
+    /// read once for a process, and only of an object whose status has no final outcome.
     pub(super) async fn is_under_way(&self, object: &HelmRelease) -> Result<bool, ClusterError> {
         if self.is_to_roll_back(object) {
             return Ok(true);
@@ -126,29 +126,29 @@ impl Session {
         object: &Arc<HelmRelease>,
     ) -> Result<Option<Duration>, ClusterError> {
         let Ok(target) = self.target(object).await else {
-            return self.rest_suspended(object).await;
+            return self.finish_suspended(object).await;
         };
         let timeouts =
             validated_spec::check(&object.spec).unwrap_or_else(|_| Timeouts::for_finalize());
-        let wish = self.without_chart(object, &timeouts, true);
-        let Some(ended) = self.drive(object, wish, &target).await else {
+        let desired_release = self.without_chart(object, &timeouts, true);
+        let Some(ended) = self.drive(object, desired_release, &target).await else {
             return Ok(Some(Duration::ZERO));
         };
-        match &ended.rest {
-            Rest::Blocked(why, ..) if *why == reason::SUSPENDED => {
-                self.rest_suspended(&ended.object).await
+        match &ended.outcome {
+            Outcome::Blocked(why, ..) if *why == reason::SUSPENDED => {
+                self.finish_suspended(&ended.object).await
             }
             _ => self.finish(ended, Some(timeouts)).await,
         }
     }
 
-    /// A wish for nothing new: of the release that there is.
+    /// The desired state of a release that changes nothing: that of the release that there is.
     pub(super) fn without_chart(
         &self,
         object: &Arc<HelmRelease>,
         timeouts: &Timeouts,
         is_suspended: bool,
-    ) -> Arc<Wish> {
+    ) -> Arc<DesiredRelease> {
         let known = status::read(object);
         let parts = released_parts(&known, is_suspended);
         let settings = &self.context.settings;
@@ -159,7 +159,7 @@ impl Session {
         if self.is_verified_only() {
             desired.requests.keep_known(&known);
         }
-        Arc::new(Wish {
+        Arc::new(DesiredRelease {
             desired,
             options,
             values: Map::default(),
@@ -205,13 +205,13 @@ pub(super) fn where_stopped(object: &HelmRelease) -> String {
 /// A run that came to the end of an operation outside of its windows says until when it waits. None where the windows
 /// are open again by now.
 pub(super) fn outside(ended: HelmReleaseRunReport) -> Option<HelmReleaseRunReport> {
-    let what = match &ended.rest {
-        Rest::Blocked(why, what, _) if *why == reason::WINDOW_CLOSED => what.clone(),
+    let what = match &ended.outcome {
+        Outcome::Blocked(why, what, _) if *why == reason::WINDOW_CLOSED => what.clone(),
         _ => return Some(ended),
     };
     let state = window::state(&*ended.object, jiff::Timestamp::now())?;
-    let rest = state.rest(&what)?;
-    Some(HelmReleaseRunReport { rest, ..ended })
+    let outcome = state.outcome(&what)?;
+    Some(HelmReleaseRunReport { outcome, ..ended })
 }
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
 //! What happened to a HelmRelease, as status and events. Pure.
 //!
-//! Elsewhere: what decisions change in the status (engine `release`, `account`), its fields (`status`).
+//! Elsewhere: what decisions change in the status (engine `release`, `operation_status`), its fields (`status`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::helm::{HelmRelease, HelmReleaseStatus};
 use crds::{ObjectStatus as _, ResourceInventory};
 use kube::core::ResourceExt as _;
-use reconcile::{Condition, ConditionStatus as Truth, Reason, Rest, Time, Wake, reason};
+use reconcile::{Condition, ConditionStatus as Truth, Outcome, Reason, Time, Wake, reason};
 use release::ReleaseDesiredState;
-use release::status::{DRIFT_CORRECTION_FAILED, Event as ReleaseEvent, Progress, Report as Told};
+use release::status::{
+    DRIFT_CORRECTION_FAILED, Event as ReleaseEvent, Progress, Report as ReleaseReport,
+};
 
 use super::chart::SOURCE_NOT_READY;
 use super::status;
@@ -41,49 +43,50 @@ pub(in crate::controllers) fn event(of: &ReleaseEvent) -> Event {
 /// The status with what was decided, and what is under way.
 pub(in crate::controllers) fn progress(
     object: &HelmRelease,
-    told: &Told,
+    release_report: &ReleaseReport,
     inventory: Option<ResourceInventory>,
     desired: &ReleaseDesiredState,
     now: Time,
-) -> Result<(HelmReleaseStatus, HelmReleaseStatus), Rest> {
+) -> Result<(HelmReleaseStatus, HelmReleaseStatus), Outcome> {
     let before = status_of(object);
     let mut after = before.clone();
-    status::write(&told.status, &mut after)?;
+    status::write(&release_report.status, &mut after)?;
     match inventory {
         Some(inventory) => after.inventory = Some(inventory),
-        None if told.status.history.is_empty() => after.inventory = None,
+        None if release_report.status.history.is_empty() => after.inventory = None,
         None => {}
     }
     let had = conditions_of(&before.conditions);
-    let progress = told.progress.as_ref().map(|it| it.text.as_str());
-    let conditions =
-        status::conditions(&told.status, &had, desired.generation, now).progressing(progress);
-    let summary = told.status.summary(desired);
+    let progress = release_report.progress.as_ref().map(|it| it.text.as_str());
+    let conditions = status::conditions(&release_report.status, &had, desired.generation, now)
+        .progressing(progress);
+    let summary = release_report.status.summary(desired);
     let ready = Condition::find(&had, reconcile::READY);
     let was = |why: Reason| ready.is_some_and(|said| said.reason == why.as_str());
     // The end of the run reports that a contest began, with an event.
     let was_contested = was(reason::CONTESTED);
-    let is_drifted = told.status.drifted.as_ref().is_some_and(|said| said.status == Truth::True);
+    let is_drifted =
+        release_report.status.drifted.as_ref().is_some_and(|said| said.status == Truth::True);
     let is_uncorrected = is_drifted && was(DRIFT_CORRECTION_FAILED);
-    let rest = match (&told.progress, summary) {
+    let outcome = match (&release_report.progress, summary) {
         (Some(Progress { text, makes_unready: true }), _) => running(text),
         // The end of the run reports whether the drift is corrected.
         (_, Some(said)) if said.status == Truth::True && is_uncorrected => None,
-        (_, Some(said)) if said.status == Truth::True => Some(match &told.contested {
+        (_, Some(said)) if said.status == Truth::True => Some(match &release_report.contested {
             Some(text) if was_contested => {
-                Rest::Failed(reason::CONTESTED, text.clone(), Wake::default())
+                Outcome::Failed(reason::CONTESTED, text.clone(), Wake::default())
             }
-            Some(_) | None => Rest::Settled(said.reason, said.text),
+            Some(_) | None => Outcome::Settled(said.reason, said.text),
         }),
         (_, Some(said)) if said.status == Truth::False => {
-            Some(Rest::Failed(said.reason, said.text, Wake::default()))
+            Some(Outcome::Failed(said.reason, said.text, Wake::default()))
         }
-        (_, Some(said)) => Some(Rest::Running(said.reason, said.text, Wake::default())),
+        (_, Some(said)) => Some(Outcome::Running(said.reason, said.text, Wake::default())),
         (Some(Progress { text, .. }), None) => running(text),
         (None, None) => None,
     };
-    let conditions = match rest {
-        Some(rest) => Some(conditions.finish(&rest)),
+    let conditions = match outcome {
+        Some(outcome) => Some(conditions.finish(&outcome)),
         None => conditions.finish_as_before(),
     };
     if let Some(conditions) = conditions {
@@ -92,14 +95,14 @@ pub(in crate::controllers) fn progress(
     Ok((before, after))
 }
 
-fn running(text: &str) -> Option<Rest> {
-    Some(Rest::Running(reason::PROGRESSING, text.to_owned(), Wake::default()))
+fn running(text: &str) -> Option<Outcome> {
+    Some(Outcome::Running(reason::PROGRESSING, text.to_owned(), Wake::default()))
 }
 
 /// How a run ended.
 pub(in crate::controllers) struct HelmReleaseRun<'a> {
-    pub(in crate::controllers) rest: &'a Rest,
-    /// What was wished for, if the run came that far.
+    pub(in crate::controllers) outcome: &'a Outcome,
+    /// The desired state, if the run came that far.
     pub(in crate::controllers) desired: Option<&'a ReleaseDesiredState>,
     /// `namespace/name` of the HelmChart that was made for it, if it is known.
     pub(in crate::controllers) helm_chart: Option<&'a str>,
@@ -117,7 +120,7 @@ pub(in crate::controllers) struct Report {
     pub(in crate::controllers) logged: Option<Event>,
 }
 
-/// Derives status and event from where a run came to rest.
+/// Derives status and event from the outcome of a run.
 pub(in crate::controllers) fn report(object: &HelmRelease, run: &HelmReleaseRun<'_>) -> Report {
     let before = status_of(object);
     let known = status::read(object);
@@ -127,33 +130,33 @@ pub(in crate::controllers) fn report(object: &HelmRelease, run: &HelmReleaseRun<
     let summary = run.desired.and_then(|desired| known.summary(desired));
     // Parity(flux): `Ready` keeps the failure, and `Stalled` says that nobody tries any more.
     let failure = summary.as_ref().filter(|said| said.status != Truth::True);
-    let under_way = matches!(run.rest, Rest::Running(..));
+    let under_way = matches!(run.outcome, Outcome::Running(..));
     let conditions = status::conditions(&known, &had, generation, run.now)
         .marked(&windlass_runtime::hold_conditions::of(object, run.now))
         .failing(failure.map(|said| (said.reason, said.text.as_str())))
         .progressing(run.running.filter(|_| under_way));
-    after.conditions = listed(conditions.finish(run.rest));
+    after.conditions = listed(conditions.finish(run.outcome));
     if let Some(requested) = object.annotations().get(REQUESTED_AT).filter(|_| !under_way) {
         after.set_last_handled_reconcile_at(requested);
     }
     if let Some(chart) = run.helm_chart {
         after.helm_chart = Some(chart.to_owned()).filter(|chart| !chart.is_empty());
     }
-    if matches!(run.rest, Rest::Settled(..) | Rest::Stalled(..)) {
+    if matches!(run.outcome, Outcome::Settled(..) | Outcome::Stalled(..)) {
         after.set_observed_generation(generation);
     }
-    let told = run_event(&had, run, summary.map(|said| said.text));
-    let (event, logged) = match is_only_logged(run.rest) {
-        true => (None, told),
-        false => (told, None),
+    let run_event = run_event(&had, run, summary.map(|said| said.text));
+    let (event, logged) = match is_only_logged(run.outcome) {
+        true => (None, run_event),
+        false => (run_event, None),
     };
     Report { before, after, event, logged }
 }
 
 /// Parity(flux): whoever creates a HelmRelease mostly creates its source as well, so that the source has nothing yet is no
 /// event.
-fn is_only_logged(rest: &Rest) -> bool {
-    matches!(rest, Rest::Blocked(reason::ARTIFACT_FAILED | SOURCE_NOT_READY, ..))
+fn is_only_logged(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Blocked(reason::ARTIFACT_FAILED | SOURCE_NOT_READY, ..))
 }
 
 /// What a run tells that no action told.
@@ -162,14 +165,14 @@ fn run_event(
     run: &HelmReleaseRun<'_>,
     of_action: Option<String>,
 ) -> Option<Event> {
-    let (severity, why, text) = match run.rest {
-        Rest::Settled(..) | Rest::Running(..) => return None,
-        Rest::Blocked(why, text, _) => (Severity::Info, why, text),
-        Rest::Failed(why, text, _) | Rest::Stalled(why, text) => (Severity::Error, why, text),
+    let (severity, why, text) = match run.outcome {
+        Outcome::Settled(..) | Outcome::Running(..) => return None,
+        Outcome::Blocked(why, text, _) => (Severity::Info, why, text),
+        Outcome::Failed(why, text, _) | Outcome::Stalled(why, text) => (Severity::Error, why, text),
     };
     let said: BTreeSet<&str> = had.iter().map(|it| it.message.as_str()).collect();
-    let is_told = said.contains(text.as_str()) || of_action.as_deref() == Some(text);
-    (!is_told).then(|| Event {
+    let is_known = said.contains(text.as_str()) || of_action.as_deref() == Some(text);
+    (!is_known).then(|| Event {
         severity,
         reason: why.as_str().to_owned(),
         message: text.clone(),
@@ -225,10 +228,10 @@ mod tests {
         .unwrap()
     }
 
-    fn told(rest: &Rest) -> [Option<String>; 2] {
+    fn event_and_log(outcome: &Outcome) -> [Option<String>; 2] {
         let object = release();
         let run = HelmReleaseRun {
-            rest,
+            outcome,
             desired: None,
             helm_chart: None,
             running: None,
@@ -255,8 +258,9 @@ mod tests {
             let drifted = said(release::status::DRIFT_DETECTED, "").filter(|_| is_drifted.get());
             let released = released.clone();
             let status = ReleaseStatus { released, drifted, ..ReleaseStatus::default() };
-            let told = Told { contested, ..Told::of(status) };
-            let (_, after) = progress(object, &told, None, &desired, Time::UNIX_EPOCH).unwrap();
+            let release_report = ReleaseReport { contested, ..ReleaseReport::of(status) };
+            let (_, after) =
+                progress(object, &release_report, None, &desired, Time::UNIX_EPOCH).unwrap();
             let ready =
                 Condition::find(&conditions_of(&after.conditions), reconcile::READY).cloned();
             ready.map(|it| (it.status, it.reason, it.message)).unwrap()
@@ -287,11 +291,14 @@ mod tests {
     fn that_a_source_has_nothing_yet_is_logged_and_no_event() {
         let text = || "HelmChart/apps/c is not ready: it has no artifact".to_owned();
         for why in [SOURCE_NOT_READY, reason::ARTIFACT_FAILED] {
-            assert_eq!(told(&Rest::Blocked(why, text(), Wake::default())), [None, Some(text())]);
+            assert_eq!(
+                event_and_log(&Outcome::Blocked(why, text(), Wake::default())),
+                [None, Some(text())]
+            );
         }
-        let waits = Rest::Blocked(reason::DEPENDENCY_NOT_READY, text(), Wake::default());
-        assert_eq!(told(&waits), [Some(text()), None]);
-        let failed = Rest::Failed(reason::ARTIFACT_FAILED, text(), Wake::default());
-        assert_eq!(told(&failed), [Some(text()), None]);
+        let waits = Outcome::Blocked(reason::DEPENDENCY_NOT_READY, text(), Wake::default());
+        assert_eq!(event_and_log(&waits), [Some(text()), None]);
+        let failed = Outcome::Failed(reason::ARTIFACT_FAILED, text(), Wake::default());
+        assert_eq!(event_and_log(&failed), [Some(text()), None]);
     }
 }

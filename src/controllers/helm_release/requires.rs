@@ -8,7 +8,7 @@
 use std::fmt;
 
 use golang::semver::{Constraint, Version};
-use reconcile::{Reason, Rest, Time, Wake, reason};
+use reconcile::{Outcome, Reason, Time, Wake, reason};
 use release::Revisions;
 
 use crate::controllers::release_runner::storage::Storage;
@@ -101,10 +101,10 @@ pub(super) fn of(
     own: &str,
     storage: &str,
     is_blocked: bool,
-) -> Result<Vec<RequiredRelease>, Rest> {
+) -> Result<Vec<RequiredRelease>, Outcome> {
     let Some(text) = annotation else { return Ok(Vec::new()) };
     let wrong =
-        |reason, why: String| Rest::Stalled(reason, format!("annotation {REQUIRES}: {why}"));
+        |reason, why: String| Outcome::Stalled(reason, format!("annotation {REQUIRES}: {why}"));
     let all = parse(text, storage).map_err(|error| wrong(INVALID, error))?;
     match all.iter().find(|it| is_blocked && it.namespace != own) {
         Some(foreign) => Err(wrong(
@@ -126,9 +126,9 @@ pub(super) async fn check(
     cluster: &Cluster,
     required: &[RequiredRelease],
     retry_at: Time,
-) -> Result<(), Rest> {
+) -> Result<(), Outcome> {
     let blocked =
-        |text: String| Rest::Blocked(reason::DEPENDENCY_NOT_READY, text, Wake::at(retry_at));
+        |text: String| Outcome::Blocked(reason::DEPENDENCY_NOT_READY, text, Wake::at(retry_at));
     let mut all = Vec::new();
     for release in required {
         let revisions = async {
@@ -198,7 +198,7 @@ mod tests {
             of(Some(&text.to_owned()), "apps", storage, is_blocked).map(|all| all.len())
         };
         let denied = |text: &str, storage: &str| match read(text, storage, true) {
-            Err(Rest::Stalled(reason, text)) if reason == reason::ACCESS_DENIED => text,
+            Err(Outcome::Stalled(reason, text)) if reason == reason::ACCESS_DENIED => text,
             other => panic!("{other:?}"),
         };
         assert_eq!(read("db; apps/web", "apps", true).unwrap(), 2);
@@ -209,7 +209,7 @@ mod tests {
         assert!(text.contains("'data/web'") && text.contains("namespace apps"), "{text}");
         // Nor by records that are elsewhere.
         assert!(denied("db", "data").contains("'data/db'"));
-        assert!(matches!(read("DB", "apps", true), Err(Rest::Stalled(INVALID, _))));
+        assert!(matches!(read("DB", "apps", true), Err(Outcome::Stalled(INVALID, _))));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use crds::ReconciledObject as _;
 use crds::helm::{HelmRelease, HelmReleaseStatus, ReleaseAction};
 use kube::core::Resource as _;
-use reconcile::{Condition, Rest, Time, Wake};
+use reconcile::{Condition, Outcome, Time, Wake};
 use release::journal::Action;
 use release::status::{
     self, DRIFTED, RELEASED, REMEDIATED, ReleaseCondition, ReleaseStatus, TEST_SUCCESS,
@@ -70,11 +70,11 @@ fn said(conditions: &[Condition], kind: &str) -> Option<ReleaseCondition> {
 pub(in crate::controllers) fn write(
     status: &ReleaseStatus,
     of: &mut HelmReleaseStatus,
-) -> Result<(), Rest> {
+) -> Result<(), Outcome> {
     let text = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let Some(history) = through(&status.history) else {
         let text = "the history of the release cannot be written to the status";
-        return Err(Rest::Failed(status::STATE_ERROR, text.to_owned(), Wake::default()));
+        return Err(Outcome::Failed(status::STATE_ERROR, text.to_owned(), Wake::default()));
     };
     of.storage_namespace = text(&status.storage_namespace);
     of.history = history;
@@ -123,7 +123,7 @@ pub(in crate::controllers) fn conditions<'a>(
     })
 }
 
-/// Whether the status has not come to rest, so that an operation may be under way.
+/// Whether the status has no final outcome, so that an operation may be under way.
 pub(in crate::controllers) fn is_reconciling(object: &HelmRelease) -> bool {
     object.condition(reconcile::RECONCILING).is_some_and(|it| it.status == "True")
 }
@@ -132,13 +132,13 @@ pub(in crate::controllers) fn is_reconciling(object: &HelmRelease) -> bool {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(in crate::controllers) fn check(object: &HelmRelease) -> Result<(), Rest> {
+pub(in crate::controllers) fn check(object: &HelmRelease) -> Result<(), Outcome> {
     let history = serde_json::to_value(status_of(object).history).unwrap_or_default();
     serde_json::from_value::<Vec<release::Snapshot>>(history).map(drop).map_err(|error| {
         let text = format!(
             "status.history cannot be read: {error}; correct it, or upgrade windlass if another program wrote it"
         );
-        Rest::Stalled(status::STATE_ERROR, text)
+        Outcome::Stalled(status::STATE_ERROR, text)
     })
 }
 
@@ -173,7 +173,7 @@ mod tests {
                 "action": action}]})
         };
         assert_eq!(check(&release(&snapshot("install"))), Ok(()));
-        let Err(Rest::Stalled(why, text)) = check(&release(&snapshot("transmute"))) else {
+        let Err(Outcome::Stalled(why, text)) = check(&release(&snapshot("transmute"))) else {
             panic!()
         };
         assert_eq!(why, status::STATE_ERROR);

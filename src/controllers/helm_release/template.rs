@@ -13,7 +13,7 @@ use crds::source::{
 use crds::{GoDuration, ReconciledObject as _};
 use kube::core::ResourceExt as _;
 use objects::{Object, ObjectId};
-use reconcile::{ObjectKey, Rest, Wake, reason};
+use reconcile::{ObjectKey, Outcome, Wake, reason};
 use serde_json::Value;
 
 use super::{OWNERSHIP, origin};
@@ -181,7 +181,11 @@ fn left(object: &HelmRelease, wanted: Option<&ObjectKey>) -> Option<ObjectKey> {
 }
 
 /// Only a namespace of one's own may be written to, where references to others are forbidden.
-fn check_access(object: &HelmRelease, chart: &ObjectKey, is_forbidden: bool) -> Result<(), Rest> {
+fn check_access(
+    object: &HelmRelease,
+    chart: &ObjectKey,
+    is_forbidden: bool,
+) -> Result<(), Outcome> {
     let own = object.namespace().unwrap_or_default();
     if !is_forbidden || chart.namespace == own {
         return Ok(());
@@ -191,11 +195,11 @@ fn check_access(object: &HelmRelease, chart: &ObjectKey, is_forbidden: bool) -> 
          spec.chart.spec.sourceRef",
         place(chart)
     );
-    Err(Rest::Stalled(reason::ACCESS_DENIED, text))
+    Err(Outcome::Stalled(reason::ACCESS_DENIED, text))
 }
 
-fn failed(text: String) -> Rest {
-    Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
+fn failed(text: String) -> Outcome {
+    Outcome::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
 }
 
 /// Has the HelmChart be what the template says, and no other one be there; gives what `status.helmChart` is to say.
@@ -203,7 +207,10 @@ fn failed(text: String) -> Rest {
 /// Nothing is asked of the API server where the watch has seen all of that.
 ///
 /// Differs(flux): a reference that is forbidden leaves the HelmChart that there is.
-pub(super) async fn keep(context: &Context, object: &HelmRelease) -> Result<Option<String>, Rest> {
+pub(super) async fn keep(
+    context: &Context,
+    object: &HelmRelease,
+) -> Result<Option<String>, Outcome> {
     let wanted = wanted(object);
     if let Some((node, _)) = &wanted {
         check_access(object, node, context.settings.no_cross_namespace_refs)?;
@@ -221,7 +228,7 @@ pub(super) async fn keep(context: &Context, object: &HelmRelease) -> Result<Opti
             let text = format!("HelmChart '{place}': failed to run server-side apply: {error}");
             let soon = jiff::Timestamp::now().checked_add(SERVER_RETRY_DELAY).ok();
             let wake = Wake { at: soon.filter(|_| error.is_transient()), ..Wake::default() };
-            Rest::Failed(reason::ARTIFACT_FAILED, text, wake)
+            Outcome::Failed(reason::ARTIFACT_FAILED, text, wake)
         };
         let live = match seen {
             // A write that the watch has not seen yet is repeated, which changes nothing.
@@ -263,7 +270,7 @@ fn keeper(
 /// Namespace and name of two HelmReleases make the same name of a HelmChart, as those of `a-b/c` and `a/b-c` do.
 ///
 /// Differs(flux): there each of them changes the HelmChart in turn, and both release one chart.
-fn taken(context: &Context, chart: &ObjectKey, other: &ObjectKey) -> Rest {
+fn taken(context: &Context, chart: &ObjectKey, other: &ObjectKey) -> Outcome {
     let text = format!(
         "HelmChart '{}' belongs to HelmRelease '{}', whose namespace and name result in the same chart name; \
          rename one of them, or create a HelmChart and reference it in spec.chartRef",
@@ -272,7 +279,7 @@ fn taken(context: &Context, chart: &ObjectKey, other: &ObjectKey) -> Rest {
     );
     let again = jiff::Timestamp::now().saturating_add(context.settings.requeue_dependency);
     let wake = Wake::on([other.clone()]).and_at(again.unwrap_or(reconcile::Time::MAX));
-    Rest::Failed(reason::ARTIFACT_FAILED, text, wake)
+    Outcome::Failed(reason::ARTIFACT_FAILED, text, wake)
 }
 
 /// Applies a HelmChart and tells of it.

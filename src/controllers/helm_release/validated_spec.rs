@@ -12,7 +12,7 @@ use crds::helm::{
     HelmReleaseSpec, RemediationStrategy,
 };
 use kube::core::ResourceExt as _;
-use reconcile::{ROLLBACK, Rest, SHORTEST_INTERVAL};
+use reconcile::{Outcome, ROLLBACK, SHORTEST_INTERVAL};
 use release::ReleaseDesiredState;
 use release::hold::Lifecycles;
 use release::journal::{Propagation, WaitFor};
@@ -88,22 +88,22 @@ pub(in crate::controllers) struct ReleaseInputs {
 }
 
 /// Checks what can be checked without the cluster and expressions.
-pub(in crate::controllers) fn check(spec: &HelmReleaseSpec) -> Result<Timeouts, Rest> {
+pub(in crate::controllers) fn check(spec: &HelmReleaseSpec) -> Result<Timeouts, Outcome> {
     ignore(spec)?;
     timeouts(spec)
 }
 
 /// The fields in which a difference is no drift.
-pub(in crate::controllers) fn ignore(spec: &HelmReleaseSpec) -> Result<Rules, Rest> {
+pub(in crate::controllers) fn ignore(spec: &HelmReleaseSpec) -> Result<Rules, Outcome> {
     let rules = spec.drift_detection.as_ref().map_or(&[][..], |drift| &drift.ignore);
     ignored("spec.driftDetection.ignore", rules)
 }
 
-fn timeouts(spec: &HelmReleaseSpec) -> Result<Timeouts, Rest> {
+fn timeouts(spec: &HelmReleaseSpec) -> Result<Timeouts, Outcome> {
     let read = |field: &str, given: Option<&GoDuration>, default: Duration| match given {
         None => Ok(default),
         Some(text) => reconcile::parse_duration(text.as_str()).map_err(|error| {
-            Rest::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
+            Outcome::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
         }),
     };
     let interval = read("spec.interval", Some(&spec.interval), MAX_RETRY_DELAY)?;
@@ -362,7 +362,7 @@ fn drift(spec: &HelmReleaseSpec) -> DriftMode {
 }
 
 /// Names everything from which a release is rendered, so that an operation under way sees when it is no longer what is
-/// wished for.
+/// desired.
 fn inputs(
     spec: &HelmReleaseSpec,
     target: &ReleaseTarget,

@@ -14,7 +14,7 @@ use helm::values::{
 };
 use kube::core::ResourceExt as _;
 use objects::Masking;
-use reconcile::{Reason, Rest, Wake};
+use reconcile::{Outcome, Reason, Wake};
 
 use windlass_cluster::ClusterError;
 use windlass_runtime::blocking_task::blocking;
@@ -45,7 +45,7 @@ pub(crate) type Objects =
 pub(crate) async fn read(
     object: &HelmRelease,
     references: &mut References,
-) -> Result<Values, Rest> {
+) -> Result<Values, Outcome> {
     let namespace = object.namespace().unwrap_or_default();
     let mut objects = Objects::new();
     for named in &object.spec.values_from {
@@ -79,8 +79,8 @@ pub(crate) async fn read(
     Ok(Values { versions, ..values })
 }
 
-fn failed(text: String) -> Rest {
-    Rest::Failed(VALUES_ERROR, text, Wake::default())
+fn failed(text: String) -> Outcome {
+    Outcome::Failed(VALUES_ERROR, text, Wake::default())
 }
 
 /// Puts the values together from what was found.
@@ -91,7 +91,7 @@ pub(crate) fn compose(
     namespace: &str,
     spec: &HelmReleaseSpec,
     objects: &Objects,
-) -> Result<Values, Rest> {
+) -> Result<Values, Outcome> {
     let references: Vec<Reference> = spec
         .values_from
         .iter()
@@ -121,7 +121,7 @@ pub(crate) fn compose(
         }
     };
     let map = helm::values::compose(namespace, &inline(spec), &references, &mut lookup)
-        .map_err(|error| failed(told(&error)))?;
+        .map_err(|error| failed(reference_error(&error)))?;
     let digest = helm::values::digest(&map).map_err(|error| failed(error.to_string()))?;
     Ok(Values { map, digest, secrets: secrets(objects), versions: BTreeMap::new() })
 }
@@ -142,7 +142,7 @@ fn inline(spec: &HelmReleaseSpec) -> Map {
 }
 
 /// What is wrong, in Flux's words and with a word of advice, without anything that a Secret holds.
-fn told(error: &ReferenceError) -> String {
+fn reference_error(error: &ReferenceError) -> String {
     let ReferenceError::Unresolved(unresolved) = error else { return error.to_string() };
     let UnresolvedValuesReference { kind, problem, .. } = &**unresolved;
     let text = unresolved.to_string();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crds::helmfile::{HelmfileSpec, ReleaseRow};
 use futures::stream::{self, StreamExt as _};
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Outcome, Wake, reason};
 
 use super::model::Model;
 use super::plan::{HelmfilePlan, Key};
@@ -23,7 +23,7 @@ use windlass_runtime::unsupported::unsupported_text;
 const AT_ONCE: usize = 8;
 
 /// The clusters of contexts by their names, or why one of them cannot be used: then its own releases fail, and no others.
-pub(super) type Contexts = BTreeMap<String, Result<Arc<ClusterTarget>, Rest>>;
+pub(super) type Contexts = BTreeMap<String, Result<Arc<ClusterTarget>, Outcome>>;
 
 /// The clusters of a Helmfile's releases, by the names of their contexts.
 /// The cluster of the spec has the empty name.
@@ -51,13 +51,13 @@ impl Places {
     ///
     /// # Errors
     /// The spec does not name its context, or the cluster cannot be used.
-    pub(super) fn of(&self, key: &Key) -> Result<&Arc<ClusterTarget>, Rest> {
+    pub(super) fn of(&self, key: &Key) -> Result<&Arc<ClusterTarget>, Outcome> {
         match self.0.get(&key.context) {
             Some(Ok(target)) => Ok(target),
-            Some(Err(rest)) => Err(rest.clone()),
+            Some(Err(outcome)) => Err(outcome.clone()),
             None => {
                 let text = undeclared(&key.context);
-                Err(Rest::Failed(reason::RECONCILIATION_FAILED, text, Wake::default()))
+                Err(Outcome::Failed(reason::RECONCILIATION_FAILED, text, Wake::default()))
             }
         }
     }
@@ -79,7 +79,7 @@ impl Places {
     ///
     /// # Errors
     /// Names both.
-    pub(super) fn check_apart(&self, planned: &HelmfilePlan) -> Result<(), Rest> {
+    pub(super) fn check_apart(&self, planned: &HelmfilePlan) -> Result<(), Outcome> {
         let mut known = BTreeMap::new();
         for key in planned.releases.iter().map(|it| &it.key) {
             let Ok(target) = self.of(key) else { continue };
@@ -88,7 +88,7 @@ impl Places {
                     "releases {other} and {key} are one, because both contexts have the same kubeconfig: remove one of \
                      them from the helmfile"
                 );
-                return Err(Rest::Failed(HELMFILE_ERROR, text, Wake::default()));
+                return Err(Outcome::Failed(HELMFILE_ERROR, text, Wake::default()));
             }
         }
         Ok(())
@@ -108,16 +108,16 @@ fn field(context: &str) -> String {
 }
 
 /// Checks what of `kubeContexts` can be checked without the cluster.
-pub(super) fn check(spec: &HelmfileSpec) -> Result<(), Rest> {
+pub(super) fn check(spec: &HelmfileSpec) -> Result<(), Outcome> {
     for (context, named) in &spec.kube_contexts {
         if context.is_empty() {
             let text = "spec.kubeContexts: the name of a context is empty; releases without a kubeContext are in the \
                         cluster of spec.kubeConfig";
-            return Err(Rest::Stalled(HELMFILE_ERROR, text.to_owned()));
+            return Err(Outcome::Stalled(HELMFILE_ERROR, text.to_owned()));
         }
         if named.secret_ref.is_none() {
             let text = unsupported_text(&[&format!("{}.configMapRef", field(context))]);
-            return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+            return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text));
         }
     }
     Ok(())
@@ -194,7 +194,7 @@ impl<K: Model> Session<K> {
             };
             let place = match self.finalize_target_of(&wanted, &mut references).await? {
                 FinalizeTarget::There(target) => Ok(target),
-                FinalizeTarget::Unusable(rest) => Err(rest),
+                FinalizeTarget::Unusable(outcome) => Err(outcome),
                 FinalizeTarget::Gone(what) => {
                     gone.insert(name.clone(), what);
                     continue;
@@ -218,25 +218,26 @@ mod tests {
         let spec = |contexts: serde_json::Value| -> HelmfileSpec {
             serde_json::from_value(json!({"interval": "1m", "kubeContexts": contexts})).unwrap()
         };
-        let told = |contexts| check(&spec(contexts)).map_err(|rest| rest.text().to_owned());
-        assert_eq!(told(json!({"east": {"secretRef": {"name": "east"}}})), Ok(()));
-        let unnamed = told(json!({"": {"secretRef": {"name": "east"}}})).unwrap_err();
+        let refusal =
+            |contexts| check(&spec(contexts)).map_err(|outcome| outcome.text().to_owned());
+        assert_eq!(refusal(json!({"east": {"secretRef": {"name": "east"}}})), Ok(()));
+        let unnamed = refusal(json!({"": {"secretRef": {"name": "east"}}})).unwrap_err();
         assert!(unnamed.contains("name of a context is empty"), "{unnamed}");
-        let other = told(json!({"east": {"configMapRef": {"name": "east"}}})).unwrap_err();
+        let other = refusal(json!({"east": {"configMapRef": {"name": "east"}}})).unwrap_err();
         assert!(other.contains("spec.kubeContexts[\"east\"].configMapRef"), "{other}");
     }
 
     #[test]
-    fn a_cluster_that_cannot_be_used_is_told_from_one_that_is_not_named() {
-        let rest = Rest::Failed(HELMFILE_ERROR, "broken".to_owned(), Wake::default());
-        let places = Places(Contexts::from([("east".to_owned(), Err(rest.clone()))]));
+    fn a_cluster_that_cannot_be_used_differs_from_one_that_is_not_named() {
+        let outcome = Outcome::Failed(HELMFILE_ERROR, "broken".to_owned(), Wake::default());
+        let places = Places(Contexts::from([("east".to_owned(), Err(outcome.clone()))]));
         let key = |context: &str| Key {
             context: context.to_owned(),
             namespace: "n".to_owned(),
             name: "a".to_owned(),
         };
         assert!(places.names(&key("east")) && !places.names(&key("west")));
-        assert_eq!(places.of(&key("east")).err(), Some(rest));
+        assert_eq!(places.of(&key("east")).err(), Some(outcome));
         let undeclared = places.of(&key("west")).err().unwrap();
         assert!(undeclared.text().contains("`west` is not declared"), "{}", undeclared.text());
     }

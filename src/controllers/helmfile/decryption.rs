@@ -11,7 +11,7 @@ use crds::helmfile::HelmfileSpec;
 use golang::meter::Stop;
 use helmfile::Decrypt;
 use parking_lot::Mutex;
-use reconcile::{Rest, Wake};
+use reconcile::{Outcome, Wake};
 use sops::{Error, MacPolicy, SopsFormat};
 use zeroize::Zeroizing;
 
@@ -44,12 +44,12 @@ pub(super) async fn read(
     namespace: &str,
     annotations: &BTreeMap<String, String>,
     references: &mut References,
-) -> Result<Option<Arc<Decryption>>, Rest> {
+) -> Result<Option<Arc<Decryption>>, Outcome> {
     let Some(spec) = &spec.decryption else { return Ok(None) };
     let mac = mac_policy(annotations, MacPolicy::Require)
-        .map_err(|text| Rest::Stalled(HELMFILE_ERROR, text))?;
+        .map_err(|text| Outcome::Stalled(HELMFILE_ERROR, text))?;
     let read = Decryption::with_keys(settings, spec, namespace, mac, references).await;
-    let keys = read.map_err(|text| Rest::Failed(HELMFILE_ERROR, text, Wake::default()))?;
+    let keys = read.map_err(|text| Outcome::Failed(HELMFILE_ERROR, text, Wake::default()))?;
     Ok(Some(Arc::new(keys)))
 }
 

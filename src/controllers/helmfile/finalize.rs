@@ -11,24 +11,27 @@ use super::clusters::of_rows;
 use super::model::Model;
 use super::plan::Key;
 use super::prune::Why;
-use super::release_reconciler::{HelmfileRun, Silent};
+use super::release_reconciler::{HelmfileRun, UnreachableClusters};
 use super::release_states::Book;
-use super::suspended::Suspensions;
+use super::suspended_releases::Suspensions;
 use super::validated_spec::{self, Timeouts};
 use super::{HelmfileRunDetails, HelmfileRunReport, Session, report};
-use crate::controllers::applier::Leaving;
+use crate::controllers::applier::FinalizeOutcome;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
 use windlass_runtime::hold;
 
 impl<K: Model> Session<K> {
     /// The object goes: so do its releases, by policy.
-    pub(super) async fn finalize(&self, object: &Arc<K>) -> Result<Leaving<K>, ClusterError> {
+    pub(super) async fn finalize(
+        &self,
+        object: &Arc<K>,
+    ) -> Result<FinalizeOutcome<K>, ClusterError> {
         let spec = object.asked();
         let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
         let stays = !validated_spec::uninstalls(&spec) || hold::is_suspended(&**object, self.began);
         if stays || rows.is_empty() {
-            return Ok(Leaving::Done(object.clone()));
+            return Ok(FinalizeOutcome::Done(object.clone()));
         }
         let timeouts = validated_spec::check(&spec).unwrap_or_else(|_| Timeouts::for_finalize());
         let in_use = of_rows(rows);
@@ -45,8 +48,8 @@ impl<K: Model> Session<K> {
             book: &book,
             secrets: &secrets,
             revision: "",
-            woken: self.context.hub.woken_parts(&self.node),
-            silent: Silent::default(),
+            woken: self.context.work_queue.woken_parts(&self.node),
+            unreachable_clusters: UnreachableClusters::default(),
             now: self.began,
         };
         let mut leaving = Vec::new();
@@ -69,18 +72,18 @@ impl<K: Model> Session<K> {
         }
         let Some(outcomes) = self.uninstall(&leaving, &run).await else {
             book.flush().await.ok();
-            return Ok(Leaving::Anew);
+            return Ok(FinalizeOutcome::Anew);
         };
         if outcomes.is_empty() {
             for event in book.take_events() {
                 book.announce(event);
             }
-            return Ok(Leaving::Done(book.object()));
+            return Ok(FinalizeOutcome::Done(book.object()));
         }
-        let rest = report::rest("", &book.rows(), &outcomes);
-        let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(&book.object(), rest);
+        let outcome = report::outcome("", &book.rows(), &outcomes);
+        let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(&book.object(), outcome);
         ended.came = HelmfileRunDetails { book: Some(book), ..HelmfileRunDetails::default() };
-        Ok(Leaving::Later(Box::new(ended), Some(timeouts)))
+        Ok(FinalizeOutcome::Later(Box::new(ended), Some(timeouts)))
     }
 }
 

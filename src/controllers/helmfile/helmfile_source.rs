@@ -9,7 +9,7 @@ use crds::Artifact;
 use crds::helmfile::HelmfileSpec;
 use helmfile::{Address, RemoteSource};
 use kube::core::ResourceExt as _;
-use reconcile::{ObjectKey, Rest, Wake, reason};
+use reconcile::{ObjectKey, Outcome, Wake, reason};
 use sources::getter::{Getter, GetterLimits, GetterRequest};
 use sources::git;
 use sources::reason::URL_INVALID;
@@ -73,8 +73,8 @@ pub(super) fn source<K: Model>(object: &K) -> Option<ObjectKey> {
 }
 
 /// What of `source` and `sourceRef` cannot be used.
-pub(super) fn check(spec: &HelmfileSpec) -> Result<(), Rest> {
-    let stalled = |text: String| Err(Rest::Stalled(URL_INVALID, text));
+pub(super) fn check(spec: &HelmfileSpec) -> Result<(), Outcome> {
+    let stalled = |text: String| Err(Outcome::Stalled(URL_INVALID, text));
     let address = match (&spec.source, &spec.source_ref) {
         (Some(address), None) => address,
         (None, Some(_)) => return Ok(()),
@@ -163,7 +163,7 @@ impl<K: Model> Session<K> {
         spec: &HelmfileSpec,
         interval: Duration,
         time: Duration,
-    ) -> Result<Origin, Rest> {
+    ) -> Result<Origin, Outcome> {
         let Some(source) = &spec.source_ref else {
             if self.is_verified_only() {
                 let text = format!(
@@ -171,7 +171,7 @@ impl<K: Model> Session<K> {
                      spec.sourceRef with a GitRepository that has spec.verify",
                     self.node.namespace
                 );
-                return Err(Rest::Blocked(SOURCE_NOT_VERIFIED, text, Wake::default()));
+                return Err(Outcome::Blocked(SOURCE_NOT_VERIFIED, text, Wake::default()));
             }
             let address = spec.source.as_deref().unwrap_or_default();
             let known = self.memory().fetched.clone().filter(|it| it.address == address);
@@ -198,7 +198,7 @@ impl<K: Model> Session<K> {
         origin: &mut Origin,
         spec: &HelmfileSpec,
         time: Duration,
-    ) -> Result<(Arc<MemoryTree>, String), Rest> {
+    ) -> Result<(Arc<MemoryTree>, String), Outcome> {
         if let Origin::Address(fetched, None) = origin {
             *origin = self.fetched(&fetched.address, None, time).await?;
         }
@@ -226,13 +226,13 @@ impl<K: Model> Session<K> {
         text: &str,
         known: Option<Arc<RemoteSourceRevision>>,
         time: Duration,
-    ) -> Result<Origin, Rest> {
+    ) -> Result<Origin, Outcome> {
         let address = Address::parse(text).ok_or_else(|| {
-            Rest::Stalled(URL_INVALID, "spec.source is not an address".to_owned())
+            Outcome::Stalled(URL_INVALID, "spec.source is not an address".to_owned())
         })?;
         let failed = |why: String| {
             let text = format!("failed to fetch {address}: {why}");
-            Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
+            Outcome::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
         };
         let wanted = wanted(&address).map_err(failed)?;
         // Mostly waiting for a server, so it needs no permit of those who build.
@@ -270,7 +270,7 @@ mod tests {
             let source_ref = names.then(Default::default);
             let source = source.map(str::to_owned);
             let spec = HelmfileSpec { source, source_ref, ..HelmfileSpec::default() };
-            check(&spec).map_err(|rest| rest.text().to_owned())
+            check(&spec).map_err(|outcome| outcome.text().to_owned())
         };
         assert_eq!(text(None, true), Ok(()));
         for address in ["git::https://h/r@d?ref=v1", "https://h/helmfile.yaml", "s3://b/h.yaml"] {

@@ -14,7 +14,7 @@ use crds::release::{
 use helmfile::{ManifestHook, When};
 use lifecycle::EventAnswer;
 use objects::Object;
-use reconcile::{Rest, Time, Wake, format_duration};
+use reconcile::{Outcome, Time, Wake, format_duration};
 use release::ReleaseDesiredState;
 use release::status::RECONCILE_ERROR;
 use sha2::{Digest as _, Sha256};
@@ -76,7 +76,7 @@ impl Hooks {
 /// An application of hooks that ended.
 struct HookApplication<'a> {
     started: Time,
-    ended: &'a Result<HookApplyOutcome, Rest>,
+    ended: &'a Result<HookApplyOutcome, Outcome>,
     changes: Vec<Changed>,
 }
 
@@ -103,7 +103,7 @@ impl<K: Model> ReleaseOwner<K> {
         permit: &RunPermit,
         desired: &ReleaseDesiredState,
         answers: &[EventAnswer],
-    ) -> Result<HookApplyOutcome, Rest> {
+    ) -> Result<HookApplyOutcome, Outcome> {
         let is_due = |hook: &ManifestHook| moments.contains(&hook.when);
         if !self.hooks.all.iter().any(is_due) {
             return Ok(HookApplyOutcome::Applied);
@@ -162,7 +162,7 @@ impl<K: Model> ReleaseOwner<K> {
             Ok(HookApplyOutcome::Applied) => (AuditOutcome::Succeeded, None),
             Ok(HookApplyOutcome::Overtaken) => (AuditOutcome::Stopped, None),
             Ok(HookApplyOutcome::Refused(text)) => (AuditOutcome::Failed, Some(text.clone())),
-            Err(rest) => (AuditOutcome::Failed, Some(rest.text().to_owned())),
+            Err(run_outcome) => (AuditOutcome::Failed, Some(run_outcome.text().to_owned())),
         };
         let revision = release::snapshot::latest(&self.status().history).map_or(0, |it| it.version);
         // It is one audit before and one after an operation, whichever process applies what and how often; what failed is
@@ -223,7 +223,7 @@ struct Round<'r, K: Model> {
 }
 
 impl<K: Model> Round<'_, K> {
-    async fn hook(&mut self, at: usize) -> Result<HookApplyOutcome, Rest> {
+    async fn hook(&mut self, at: usize) -> Result<HookApplyOutcome, Outcome> {
         let hooks = self.owner.hooks.clone();
         let failed = |hooks: &Hooks, text: &str| format!("hook `{}`: {text}", hooks.all[at].name);
         // Reading much of it would hold up everybody else who runs on this thread.
@@ -253,7 +253,7 @@ impl<K: Model> Round<'_, K> {
                     .saturating_add(API_SERVER_RETRY_DELAY)
                     .unwrap_or(Time::MAX);
                 let text = failed(&hooks, &secrets.mask(&error.to_string()));
-                Err(Rest::Failed(RECONCILE_ERROR, text, Wake::at(soon)))
+                Err(Outcome::Failed(RECONCILE_ERROR, text, Wake::at(soon)))
             }
             Err(error) => {
                 Ok(HookApplyOutcome::Refused(failed(&hooks, &secrets.mask(&error.to_string()))))

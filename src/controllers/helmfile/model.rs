@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use crds::ReconciledObject;
 use crds::helmfile::{Helmfile, HelmfileSpec, HelmfileStatus};
-use reconcile::{ROLLBACK, Rest};
+use reconcile::{Outcome, ROLLBACK};
 
 use super::{OWNERSHIP, report, validated_spec};
 use crate::controllers::applier::ApplierController;
@@ -42,7 +42,7 @@ pub(crate) trait Model:
     fn asked(&self) -> Cow<'_, HelmfileSpec>;
 
     /// What of the spec contradicts itself.
-    fn fault(&self) -> Option<Rest> {
+    fn fault(&self) -> Option<Outcome> {
         None
     }
 

@@ -10,7 +10,7 @@ use crds::helmfile::{Dialect, EnvironmentVariable, HelmfileSpec};
 use crds::kustomize::DeletionPolicy;
 use helmfile::Address;
 use kube::core::ResourceExt as _;
-use reconcile::{ROLLBACK, Rest};
+use reconcile::{Outcome, ROLLBACK};
 use sources::reason::URL_INVALID;
 
 use super::DIALECT;
@@ -58,8 +58,8 @@ impl Model for Helmfile {
         })
     }
 
-    fn fault(&self) -> Option<Rest> {
-        let stalled = |text: String| Some(Rest::Stalled(URL_INVALID, text));
+    fn fault(&self) -> Option<Outcome> {
+        let stalled = |text: String| Some(Outcome::Stalled(URL_INVALID, text));
         let Some(source) = &self.spec.source else {
             return stalled(
                 "spec.source is not set: a helmfile in the image of an applier cannot be read; put it into a \

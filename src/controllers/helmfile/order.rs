@@ -2,7 +2,7 @@
 //!
 //! A Helmfile has thousands of releases, and each may wait for all others: what they wait for is counted, not looked for, and
 //! between two of them whoever shares the thread has its turn.
-//! Elsewhere: what is done for each release (`keep.rs`, `leave.rs`).
+//! Elsewhere: what is done for each release (`release_reconciler.rs`, `prune.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -119,12 +119,12 @@ impl Order {
 
 /// How many releases are operated on now, by cluster ([`super::clusters::Places::id`]), and which wait for that.
 #[derive(Default)]
-struct Slots<'p> {
+struct ConcurrencyLimit<'p> {
     taken: BTreeMap<Id<'p>, usize>,
     queued: BTreeMap<Id<'p>, VecDeque<usize>>,
 }
 
-impl<'p> Slots<'p> {
+impl<'p> ConcurrencyLimit<'p> {
     /// Takes a slot of a cluster for a release, or has it wait for one; tells whether there was one.
     fn take(&mut self, place: Id<'p>, release: usize) -> bool {
         let taken = self.taken.entry(place).or_default();
@@ -172,7 +172,7 @@ pub(super) trait Turns: Sync {
 /// Has all releases have their turn; those that never could are the answer. Nothing where the Helmfile was changed meanwhile:
 /// then no release begins any more, and those that have begun come to their end first.
 pub(super) async fn in_turn<T: Turns>(mut order: Order, turns: &T) -> Option<Vec<usize>> {
-    let mut slots = Slots::default();
+    let mut concurrency_limit = ConcurrencyLimit::default();
     let mut under_way = FuturesUnordered::new();
     let begin = |release: usize| async move { (release, turns.turn(release).await) };
     let mut is_overtaken = false;
@@ -181,12 +181,12 @@ pub(super) async fn in_turn<T: Turns>(mut order: Order, turns: &T) -> Option<Vec
             tokio::task::yield_now().await;
             if !turns.is_due(release) {
                 order.ended(release);
-            } else if slots.take(turns.place(release), release) {
+            } else if concurrency_limit.take(turns.place(release), release) {
                 under_way.push(begin(release));
             }
         }
         let Some((release, passed)) = under_way.next().await else { break };
-        let next = slots.give_back(turns.place(release));
+        let next = concurrency_limit.give_back(turns.place(release));
         match passed {
             TurnOutcome::On => order.ended(release),
             TurnOutcome::Stays => {}

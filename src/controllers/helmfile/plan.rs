@@ -195,10 +195,11 @@ fn made(
     let now = Time::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), utc.clone());
     let random = Arc::new(crate::random::fill);
     let fetching = Fetching::new(files.clone(), &directory, reaching, limit)?;
-    let world = HelmfileEnvironment::new(files.clone(), inputs.variables, now.clone(), utc, random)
-        .with_stop(stop.clone())
-        .with_fetch(Arc::new(fetching))
-        .with_decrypt(decrypt);
+    let helmfile_environment =
+        HelmfileEnvironment::new(files.clone(), inputs.variables, now.clone(), utc, random)
+            .with_stop(stop.clone())
+            .with_fetch(Arc::new(fetching))
+            .with_decrypt(decrypt);
     let dialect = match inputs.dialect {
         Dialect::V0 => helmfile::Dialect::V0,
         Dialect::V1 => helmfile::Dialect::V1,
@@ -215,8 +216,9 @@ fn made(
         state_values_files,
         ..Settings::default()
     };
-    let world = Arc::new(world);
-    let plan = Plan::load(&world, &directory, &settings).map_err(|error| error.to_string())?;
+    let helmfile_environment = Arc::new(helmfile_environment);
+    let plan = Plan::load(&helmfile_environment, &directory, &settings)
+        .map_err(|error| error.to_string())?;
     if plan.lacks_environment() {
         let environment = &settings.environment;
         return Err(format!(
@@ -247,14 +249,15 @@ fn made(
         within.key(kube_context, namespace, name)
     });
     let unwanted = unwanted.collect::<Result<BTreeSet<Key>, String>>()?;
-    let drawn = world.drawn();
+    let drawn = helmfile_environment.drawn();
     let warnings = all.warnings;
     let planned = releases.iter().map(|it| &it.key).chain(&unwanted).collect();
     let read = read.into_iter().map(|it| within.identified(&it)).collect();
     let mut others = Others::of(&inputs.known, &planned, &read, is_partial, || {
         // Without selectors all helmfiles are read.
         let settings = Settings { selectors: Vec::new(), ..settings };
-        let whole = Plan::load(&world, &directory, &settings).map_err(|error| error.to_string())?;
+        let whole = Plan::load(&helmfile_environment, &directory, &settings)
+            .map_err(|error| error.to_string())?;
         skipped = SkippedHelmfiles::of(&whole, &settings);
         Ok(whole.identities().iter().map(|it| within.identified(it)).collect())
     });

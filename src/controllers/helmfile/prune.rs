@@ -11,7 +11,7 @@ use crds::helmfile::{ReleaseRow, ReleaseState};
 use kube::core::ResourceExt as _;
 use objects::Gvk;
 use parking_lot::Mutex;
-use reconcile::{RemovalCause, RemovalRefused, Rest, Wake, reason};
+use reconcile::{Outcome, RemovalCause, RemovalRefused, Wake, reason};
 use release::storage::secret_name;
 
 use super::clusters::Id;
@@ -19,7 +19,7 @@ use super::model::Model;
 use super::order::{Order, TurnOutcome, Turns, in_turn};
 use super::plan::{HelmfilePlan, Key, Others};
 use super::release_reconciler::{HelmfileRun, Outcomes, ReleaseGoal, ReleaseProgress};
-use super::suspended::Removal;
+use super::suspended_releases::Removal;
 use super::{HELMFILE_ERROR, Session, finalize, report, request};
 use windlass_cluster::ClusterError;
 use windlass_runtime::lifecycle;
@@ -54,11 +54,11 @@ impl<'p> Fate<'p> {
 }
 
 /// How far a release came that is not in a plan.
-enum Leaving {
+enum PruneProgress {
     /// It may be uninstalled.
     Permitted(Removal),
-    /// It rests.
-    Rests(ReleaseProgress),
+    /// It has an outcome.
+    Unfinished(ReleaseProgress),
     /// Nothing is to be done for it, or not yet.
     Nothing,
 }
@@ -86,9 +86,11 @@ impl<K: Model> Session<K> {
             // Others on this thread have their turn, however many releases there are.
             tokio::task::yield_now().await;
             match self.leave(row, planned, &unsettled, run).await? {
-                Leaving::Permitted(removal) => leaving.push(removal),
-                Leaving::Rests(outcome) => drop(outcomes.insert(Key::of(row), outcome)),
-                Leaving::Nothing => {}
+                PruneProgress::Permitted(removal) => leaving.push(removal),
+                PruneProgress::Unfinished(progress) => {
+                    drop(outcomes.insert(Key::of(row), progress));
+                }
+                PruneProgress::Nothing => {}
             }
         }
         if !leaving.is_empty() {
@@ -104,20 +106,21 @@ impl<K: Model> Session<K> {
         planned: &HelmfilePlan,
         unsettled: &BTreeSet<Id<'_>>,
         run: &HelmfileRun<'_, K>,
-    ) -> Option<Leaving> {
+    ) -> Option<PruneProgress> {
         let key = Key::of(row);
-        let rests = |rest| Some(Leaving::Rests(self.rests(run, &key, rest)));
+        let unfinished =
+            |outcome| Some(PruneProgress::Unfinished(self.unfinished(run, &key, outcome)));
         let fate = Fate::of(row, planned, run.spec.prune);
         if row.state == ReleaseState::LeftOut {
             // It was given up before.
             if matches!(fate, Fate::Goes | Fate::GivenUp) {
                 run.book.remove(&key);
             }
-            return Some(Leaving::Nothing);
+            return Some(PruneProgress::Nothing);
         }
         let target = match run.places.of(&key) {
             Ok(target) => Some(target),
-            Err(rest) if run.places.names(&key) => return rests(rest),
+            Err(outcome) if run.places.names(&key) => return unfinished(outcome),
             Err(_) => None,
         };
         let waits = match target {
@@ -129,11 +132,11 @@ impl<K: Model> Session<K> {
                 let text = format!(
                     "it is not uninstalled, because it is not known whether the helmfile still has it: {why}"
                 );
-                rests(Rest::Failed(HELMFILE_ERROR, text, Wake::default()))
+                unfinished(Outcome::Failed(HELMFILE_ERROR, text, Wake::default()))
             }
             (Fate::LeftOut, target) => self.give_up(row, target, &Why::LeftOut, run).await,
             (Fate::Goes, Some(target)) => self.remove(row, target, planned, waits, run).await,
-            _ if waits => Some(Leaving::Nothing),
+            _ if waits => Some(PruneProgress::Nothing),
             (Fate::GivenUp, Some(target)) => {
                 self.give_up(row, Some(target), &Why::NotPruned, run).await
             }
@@ -151,36 +154,37 @@ impl<K: Model> Session<K> {
         planned: &HelmfilePlan,
         waits: bool,
         run: &HelmfileRun<'_, K>,
-    ) -> Option<Leaving> {
+    ) -> Option<PruneProgress> {
         let key = Key::of(row);
-        let rests = |rest| Some(Leaving::Rests(self.rests(run, &key, rest)));
+        let unfinished =
+            |outcome| Some(PruneProgress::Unfinished(self.unfinished(run, &key, outcome)));
         if let Some(entry) = run.suspensions.of(&key) {
             let spec = request::spec(run.spec, &key, &request::unplanned(), run.timeouts);
             let remembered = self.remembered(&key, target);
-            let outcome = self.suspend_one(&key, spec, entry, &remembered, run).await?;
-            return Some(Leaving::Rests(outcome));
+            let progress = self.suspend_one(&key, spec, entry, &remembered, run).await?;
+            return Some(PruneProgress::Unfinished(progress));
         }
         if waits {
-            return Some(Leaving::Nothing);
+            return Some(PruneProgress::Nothing);
         }
         match self.kept_elsewhere(&key, target, planned, run).await {
-            Err(rest) => return rests(rest),
+            Err(outcome) => return unfinished(outcome),
             Ok(Some(other)) => {
                 return self.give_up(row, Some(target), &Why::Is(other), run).await;
             }
             Ok(None) => {}
         }
         match self.permit_removal(run, row, RemovalCause::Pruned) {
-            Ok(removal) => Some(Leaving::Permitted(removal)),
+            Ok(removal) => Some(PruneProgress::Permitted(removal)),
             Err(RemovalRefused::WindowClosed) => {
                 let again = Wake::at(self.in_future(run.timeouts.interval));
                 let text = "the uninstall waits until a window opens".to_owned();
-                rests(Rest::Blocked(reason::WINDOW_CLOSED, text, again))
+                unfinished(Outcome::Blocked(reason::WINDOW_CLOSED, text, again))
             }
             Err(RemovalRefused::Suspended) => {
                 let again = Wake::at(self.in_future(run.timeouts.interval));
                 let text = "the uninstall waits for the end of a suspension".to_owned();
-                rests(Rest::Blocked(reason::SUSPENDED, text, again))
+                unfinished(Outcome::Blocked(reason::SUSPENDED, text, again))
             }
         }
     }
@@ -192,12 +196,12 @@ impl<K: Model> Session<K> {
         target: Option<&Arc<ClusterTarget>>,
         why: &Why,
         run: &HelmfileRun<'_, K>,
-    ) -> Option<Leaving> {
+    ) -> Option<PruneProgress> {
         let key = Key::of(row);
         if let Some(target) = target
-            && let Some(rest) = self.stop_unplanned(row, target, run).await?
+            && let Some(outcome) = self.stop_unplanned(row, target, run).await?
         {
-            return Some(Leaving::Rests(ReleaseProgress::Rests(rest)));
+            return Some(PruneProgress::Unfinished(ReleaseProgress::Unfinished(outcome)));
         }
         match why {
             // Without its history, whoever selects it takes it over.
@@ -216,7 +220,7 @@ impl<K: Model> Session<K> {
         self.forget(&key);
         self.dismiss_all(&key, run).await;
         run.book.tell(finalize::given_up(&key, why));
-        Some(Leaving::Nothing)
+        Some(PruneProgress::Nothing)
     }
 
     /// Nothing waits for lifecycles of a release any more.
@@ -236,7 +240,7 @@ impl<K: Model> Session<K> {
         target: &ClusterTarget,
         planned: &HelmfilePlan,
         run: &HelmfileRun<'_, K>,
-    ) -> Result<Option<Key>, Rest> {
+    ) -> Result<Option<Key>, Outcome> {
         for other in planned.namesakes(key) {
             // One that cannot be used may be this very cluster, so it is waited for.
             let place = run.places.of(other)?;
@@ -249,7 +253,7 @@ impl<K: Model> Session<K> {
                 let failed = |error: ClusterError| {
                     let text = format!("release {key}: unable to compare it with {other}: {error}");
                     let again = Wake::at(self.in_future(run.timeouts.retry));
-                    Rest::Failed(report::RELEASE_FAILED, run.secrets.mask(&text), again)
+                    Outcome::Failed(report::RELEASE_FAILED, run.secrets.mask(&text), again)
                 };
                 let here = uid_of(place, &other.namespace, &record).await;
                 let there = uid_of(target, &other.namespace, &record).await;
@@ -272,8 +276,8 @@ impl<K: Model> Session<K> {
             let key = Key::of(&row);
             // Nothing goes on where nobody can reach.
             let Ok(target) = run.places.of(&key) else { continue };
-            if let Some(rest) = self.stop_unplanned(&row, target, run).await? {
-                outcomes.insert(key, ReleaseProgress::Rests(rest));
+            if let Some(outcome) = self.stop_unplanned(&row, target, run).await? {
+                outcomes.insert(key, ReleaseProgress::Unfinished(outcome));
             }
         }
         Some(outcomes)
@@ -302,31 +306,33 @@ impl<K: Model> Session<K> {
         Some(outcomes)
     }
 
-    async fn uninstall_one(&self, removal: &Removal, run: &HelmfileRun<'_, K>) -> Option<Rest> {
+    async fn uninstall_one(&self, removal: &Removal, run: &HelmfileRun<'_, K>) -> Option<Outcome> {
         let Removal { key, permit } = removal;
         let found = run.places.of(key);
-        let silent = found.as_ref().ok().and_then(|target| run.silent.at(target));
-        let target = match (found, silent) {
+        let unreachable =
+            found.as_ref().ok().and_then(|target| run.unreachable_clusters.at(target));
+        let target = match (found, unreachable) {
             (Ok(target), None) => target,
-            (Err(rest), _) | (_, Some(rest)) => {
-                self.rests(run, key, rest.clone());
-                return Some(rest);
+            (Err(outcome), _) | (_, Some(outcome)) => {
+                self.unfinished(run, key, outcome.clone());
+                return Some(outcome);
             }
         };
         let spec = request::spec(run.spec, key, &request::unplanned(), run.timeouts);
         let row = run.book.row(key);
-        let made = self.wish(run, key, spec, ReleaseGoal::Removed(*permit), row.as_ref());
-        let (wish, asks) = match made {
+        let made =
+            self.desired_release(run, key, spec, ReleaseGoal::Removed(*permit), row.as_ref());
+        let (desired_release, asks) = match made {
             Ok(made) => made,
-            Err(rest) => {
-                self.rests(run, key, rest.clone());
-                return Some(rest);
+            Err(outcome) => {
+                self.unfinished(run, key, outcome.clone());
+                return Some(outcome);
             }
         };
         let remembered = self.remembered(key, target);
         remembered.changes();
         let owner = Arc::new(self.owner(run, key, asks));
-        self.drive(run, &owner, &wish, &remembered).await
+        self.drive(run, &owner, &desired_release, &remembered).await
     }
 }
 
@@ -349,17 +355,17 @@ impl<K: Model> Turns for Uninstalling<'_, K> {
 
     async fn turn(&self, release: usize) -> TurnOutcome {
         let removal = &self.leaving[release];
-        let Some(rest) = self.session.uninstall_one(removal, self.run).await else {
+        let Some(outcome) = self.session.uninstall_one(removal, self.run).await else {
             return TurnOutcome::Overtaken;
         };
-        if rest.is_settled() {
+        if outcome.is_settled() {
             self.run.book.remove(&removal.key);
             self.session.forget(&removal.key);
             self.session.dismiss_all(&removal.key, self.run).await;
             return TurnOutcome::On;
         }
         let mut outcomes = self.outcomes.lock();
-        outcomes.insert(removal.key.clone(), ReleaseProgress::Rests(rest));
+        outcomes.insert(removal.key.clone(), ReleaseProgress::Unfinished(outcome));
         TurnOutcome::Stays
     }
 }

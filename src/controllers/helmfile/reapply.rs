@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use helmfile::When;
 use kube::core::ResourceExt as _;
 use lifecycle::{EventAnswer, Phase, Revision};
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Outcome, Wake, reason};
 use release::hold::{LIFECYCLES_UNKNOWN, Lifecycles};
 use release::status::LIFECYCLE_FAILED;
 use sha2::{Digest as _, Sha256};
@@ -21,7 +21,7 @@ use super::release_reconciler::{HelmfileRun, ReleaseRunState};
 use super::release_states::ReleaseOwner;
 use super::report::RELEASE_FAILED;
 use super::request::latest_version;
-use crate::controllers::release_runner::{Owner as _, Wish};
+use crate::controllers::release_runner::{DesiredRelease, Owner as _};
 use windlass_runtime::hold_conditions;
 use windlass_runtime::lifecycle::attempt::{
     Attempt, Passage, beside_release, is_beside_release, pass_as_requested,
@@ -48,8 +48,8 @@ fn operation(key: &Key, digest: &str) -> String {
     beside_release(&key.name, &hex::encode(digest)[..12])
 }
 
-/// How applying hooks rests that does not go on.
-type ReapplyResult = Result<(), Rest>;
+/// The outcome of applying hooks that do not continue.
+type ReapplyResult = Result<(), Outcome>;
 
 impl<K: Model> Session<K> {
     /// Applies what the hooks of a release name once it is as the helmfile says: also those before an operation, where none
@@ -57,7 +57,7 @@ impl<K: Model> Session<K> {
     pub(super) async fn reapply(
         &self,
         owner: &ReleaseOwner<K>,
-        wish: &Wish,
+        desired_release: &DesiredRelease,
         remembered: &ReleaseRunState,
         of: HookDigests<'_>,
         run: &HelmfileRun<'_, K>,
@@ -68,13 +68,15 @@ impl<K: Model> Session<K> {
         if self.is_closed(run.object) {
             let again = Wake::at(self.in_future(run.timeouts.interval));
             let text = "manifests of hooks wait until a window opens".to_owned();
-            return Some(Err(Rest::Blocked(reason::WINDOW_CLOSED, text, again)));
+            return Some(Err(Outcome::Blocked(reason::WINDOW_CLOSED, text, again)));
         }
         // Known until the process ends: after that, they are applied once more.
         if remembered.has_begun.load(Ordering::Relaxed) {
-            return self.apply_hooks_of(owner, wish, remembered, &[When::After], &[], run).await;
+            return self
+                .apply_hooks_of(owner, desired_release, remembered, &[When::After], &[], run)
+                .await;
         }
-        let lifecycles = &wish.desired.lifecycles;
+        let lifecycles = &desired_release.desired.lifecycles;
         let version = latest_version(&owner.status()).map(|it| it.to_string());
         let revision = version.map(|revision| Revision { revision, ..Revision::default() });
         let attempt = Attempt {
@@ -86,30 +88,31 @@ impl<K: Model> Session<K> {
         let (before, after) = phases(of.known.is_none());
         let answers = match self.pass(&owner.key, lifecycles, &attempt, before, run).await {
             Ok(answers) => answers,
-            Err(StoppedHooks { rest, answers }) => {
-                if let Rest::Failed(LIFECYCLE_FAILED, text, _) = &rest {
-                    owner.audit_refused(text, answers, &wish.desired).await;
+            Err(StoppedHooks { outcome, answers }) => {
+                if let Outcome::Failed(LIFECYCLE_FAILED, text, _) = &outcome {
+                    owner.audit_refused(text, answers, &desired_release.desired).await;
                 }
-                return Some(Err(rest));
+                return Some(Err(outcome));
             }
         };
         if !remembered.has_applied(&attempt.operation) {
             let moments = [When::Before, When::After];
-            let applied =
-                self.apply_hooks_of(owner, wish, remembered, &moments, &answers, run).await?;
+            let applied = self
+                .apply_hooks_of(owner, desired_release, remembered, &moments, &answers, run)
+                .await?;
             if applied.is_err() {
                 return Some(applied);
             }
             remembered.set_applied(&attempt.operation);
         }
         let passed = self.pass(&owner.key, lifecycles, &attempt, after, run).await;
-        Some(passed.map(drop).map_err(|stopped| stopped.rest))
+        Some(passed.map(drop).map_err(|stopped| stopped.outcome))
     }
 
     async fn apply_hooks_of(
         &self,
         owner: &ReleaseOwner<K>,
-        wish: &Wish,
+        desired_release: &DesiredRelease,
         remembered: &ReleaseRunState,
         moments: &[When],
         answers: &[EventAnswer],
@@ -117,17 +120,17 @@ impl<K: Model> Session<K> {
     ) -> Option<ReapplyResult> {
         let target = remembered.target();
         let permit = target.applying().run_permit(&self.node.namespace).await;
-        match owner.apply_hooks(moments, target, &permit, &wish.desired, answers).await {
+        match owner.apply_hooks(moments, target, &permit, &desired_release.desired, answers).await {
             Ok(HookApplyOutcome::Applied) => {
                 remembered.has_begun.store(false, Ordering::Relaxed);
                 Some(Ok(()))
             }
             Ok(HookApplyOutcome::Refused(text)) => {
                 let again = self.in_future(run.timeouts.retry);
-                Some(Err(Rest::Failed(RELEASE_FAILED, text, Wake::at(again))))
+                Some(Err(Outcome::Failed(RELEASE_FAILED, text, Wake::at(again))))
             }
             Ok(HookApplyOutcome::Overtaken) => None,
-            Err(rest) => Some(Err(rest)),
+            Err(outcome) => Some(Err(outcome)),
         }
     }
 
@@ -144,9 +147,9 @@ impl<K: Model> Session<K> {
         run: &HelmfileRun<'_, K>,
     ) -> Result<Vec<EventAnswer>, StoppedHooks> {
         let again = || Wake::at(self.in_future(run.timeouts.retry));
-        let stopped = |rest, answers| Err(StoppedHooks { rest, answers });
+        let stopped = |outcome, answers| Err(StoppedHooks { outcome, answers });
         if let Some(why) = lifecycles.unknown.clone() {
-            return stopped(Rest::Blocked(LIFECYCLES_UNKNOWN, why, again()), Vec::new());
+            return stopped(Outcome::Blocked(LIFECYCLES_UNKNOWN, why, again()), Vec::new());
         }
         if !lifecycles.holds.iter().any(|hold| phases.iter().any(|it| hold.phases.contains(it))) {
             return Ok(Vec::new());
@@ -164,15 +167,15 @@ impl<K: Model> Session<K> {
             pass_as_requested(&self.context, &asking, lifecycles, attempt, phases, is_requested);
         match passage.await {
             Ok(Passage::Free(answers)) => Ok(answers),
-            Ok(Passage::Held(rest, answers)) => {
-                stopped(rest.or_wake(self.in_future(run.timeouts.interval)), answers)
+            Ok(Passage::Held(outcome, answers)) => {
+                stopped(outcome.or_wake(self.in_future(run.timeouts.interval)), answers)
             }
             Ok(Passage::Failed(text, answers)) => {
-                stopped(Rest::Failed(LIFECYCLE_FAILED, text, again()), answers)
+                stopped(Outcome::Failed(LIFECYCLE_FAILED, text, again()), answers)
             }
             Err(error) => {
                 let text = format!("a LifecycleEvent cannot be created: {error}");
-                stopped(Rest::Failed(LIFECYCLES_UNKNOWN, text, again()), Vec::new())
+                stopped(Outcome::Failed(LIFECYCLES_UNKNOWN, text, again()), Vec::new())
             }
         }
     }
@@ -185,7 +188,7 @@ impl<K: Model> Session<K> {
         &self,
         key: &Key,
         run: &HelmfileRun<'_, K>,
-    ) -> Result<(), Rest> {
+    ) -> Result<(), Outcome> {
         if self.events_of_hooks(key, run).next().is_some() {
             run.book.flush().await?;
             self.dismiss_reapplied(key, None, run).await;
@@ -214,9 +217,9 @@ impl<K: Model> Session<K> {
     }
 }
 
-/// Where applying hooks rests that a lifecycle holds or makes fail, and what was answered so far.
+/// The outcome of applying hooks that a lifecycle holds or makes fail, and what was answered so far.
 struct StoppedHooks {
-    rest: Rest,
+    outcome: Outcome,
     answers: Vec<EventAnswer>,
 }
 

@@ -1,7 +1,8 @@
 //! Keeping the releases of a plan, many at a time.
 //!
-//! Elsewhere: their order (`order.rs`), those that left (`leave.rs`) or are suspended (`suspended.rs`), one release (`release_runner`),
-//! what is asked of it (`request.rs`), its hooks (`reapply.rs`, `hooks.rs`), what is said of it (`book.rs`).
+//! Elsewhere: their order (`order.rs`), those that left (`prune.rs`) or are suspended (`suspended_releases.rs`), one
+//! release (`release_runner`), what is asked of it (`request.rs`), its hooks (`reapply.rs`, `hooks.rs`), what is said
+//! of it (`book.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crds::helm::HelmRelease;
 use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState};
 use kube::core::ResourceExt as _;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{ObjectKey, RemovalPermit, Rest, Time, Wake, reason};
+use reconcile::{ObjectKey, Outcome, RemovalPermit, Time, Wake, reason};
 use release::phase::Gates;
 use release::{Origin, ReleaseDesiredState};
 
@@ -23,13 +24,13 @@ use super::plan::{HelmfilePlan, Key, PlannedChart, PlannedRelease};
 use super::reapply::HookDigests;
 use super::release_states::{Book, ReleaseOwner};
 use super::report::{Several, is_under_way};
-use super::suspended::Suspensions;
+use super::suspended_releases::Suspensions;
 use super::validated_spec::Timeouts;
 use super::{Session, helmfile_source, request};
 use crate::controllers::helm_release::{self, report, status, validated_spec};
 use crate::controllers::release_runner::action_options::ActionOptions;
 use crate::controllers::release_runner::postrender::PostRenderers;
-use crate::controllers::release_runner::{Wish, drive};
+use crate::controllers::release_runner::{DesiredRelease, drive};
 use objects::Masking;
 use windlass_runtime::target::ClusterTarget;
 use windlass_runtime::{hold_conditions, lifecycle, window};
@@ -58,7 +59,7 @@ struct Last {
     /// [`request::digest`] of what it was kept as.
     digest: String,
     generation: Option<i64>,
-    rest: Rest,
+    outcome: Outcome,
 }
 
 impl ReleaseRunState {
@@ -102,8 +103,8 @@ impl ReleaseRunState {
 pub(super) enum ReleaseProgress {
     /// It is as the helmfile says.
     Kept,
-    /// It rests, and is not yet so.
-    Rests(Rest),
+    /// It has an outcome, and is not yet so.
+    Unfinished(Outcome),
     /// What it needs is not there.
     Waits,
     /// It is suspended by itself, and is there as the helmfile said once or is not.
@@ -151,27 +152,27 @@ pub(super) struct HelmfileRun<'r, K: Model> {
     pub(super) suspensions: Suspensions<'r>,
     pub(super) book: &'r Arc<Book<K>>,
     pub(super) secrets: &'r Masking,
-    /// The revision of the source; empty where nothing of it is wished for.
+    /// The revision of the source; empty where nothing of it is desired.
     pub(super) revision: &'r str,
     /// Parts that were woken since the last run.
     pub(super) woken: BTreeSet<ObjectKey>,
-    pub(super) silent: Silent,
+    pub(super) unreachable_clusters: UnreachableClusters,
     pub(super) now: Time,
 }
 
-/// Clusters that did not answer in a run, by [`ClusterTarget::place`], with how the release rests that found it: others of the same
-/// cluster are not tried in this run.
+/// Clusters that did not answer in a run, by [`ClusterTarget::place`], with the outcome of the release that found it:
+/// others of the same cluster are not tried in this run.
 #[derive(Default)]
-pub(super) struct Silent(Mutex<BTreeMap<String, Rest>>);
+pub(super) struct UnreachableClusters(Mutex<BTreeMap<String, Outcome>>);
 
-impl Silent {
-    fn note(&self, target: &ClusterTarget, rest: &Rest) {
+impl UnreachableClusters {
+    fn note(&self, target: &ClusterTarget, outcome: &Outcome) {
         let mut all = self.0.lock();
-        all.insert(target.place().to_owned(), rest.clone());
+        all.insert(target.place().to_owned(), outcome.clone());
     }
 
-    /// How a release at a target rests without being tried.
-    pub(super) fn at(&self, target: &ClusterTarget) -> Option<Rest> {
+    /// The outcome of a release at a target that is not tried.
+    pub(super) fn at(&self, target: &ClusterTarget) -> Option<Outcome> {
         self.0.lock().get(target.place()).cloned()
     }
 }
@@ -247,19 +248,24 @@ impl<K: Model> Session<K> {
         Some(noted.outcomes)
     }
 
-    /// A release rests for a reason that no operation gave.
-    pub(super) fn rests(&self, run: &HelmfileRun<'_, K>, key: &Key, rest: Rest) -> ReleaseProgress {
+    /// A release has an outcome that no operation gave.
+    pub(super) fn unfinished(
+        &self,
+        run: &HelmfileRun<'_, K>,
+        key: &Key,
+        outcome: Outcome,
+    ) -> ReleaseProgress {
         run.book.update(key, |row| {
-            row.message = Some(run.secrets.mask(rest.text()));
+            row.message = Some(run.secrets.mask(outcome.text()));
             if !is_under_way(row) {
-                row.state = match rest {
-                    Rest::Blocked(..) => ReleaseState::Waiting,
-                    Rest::Running(..) => ReleaseState::Progressing,
+                row.state = match outcome {
+                    Outcome::Blocked(..) => ReleaseState::Waiting,
+                    Outcome::Running(..) => ReleaseState::Progressing,
                     _ => ReleaseState::Failed,
                 };
             }
         });
-        ReleaseProgress::Rests(rest)
+        ReleaseProgress::Unfinished(outcome)
     }
 
     async fn keep_one(
@@ -272,7 +278,7 @@ impl<K: Model> Session<K> {
         let node = self.part(&planned.key);
         let target = match run.places.of(key) {
             Ok(target) => target,
-            Err(rest) => return Some(self.rests(run, key, rest)),
+            Err(outcome) => return Some(self.unfinished(run, key, outcome)),
         };
         let spec = request::spec(run.spec, key, &planned.operation, run.timeouts);
         let remembered = self.remembered(key, target);
@@ -281,7 +287,7 @@ impl<K: Model> Session<K> {
             (Err(_), Some(entry)) => {
                 return self.suspend_one(key, spec, entry, &remembered, run).await;
             }
-            (Err(why), None) => return Some(self.rests(run, key, refused_chart(why))),
+            (Err(why), None) => return Some(self.unfinished(run, key, refused_chart(why))),
         };
         let digest = request::digest(planned, chart, &spec, target.place());
         let row = run.book.row(key);
@@ -298,21 +304,21 @@ impl<K: Model> Session<K> {
         let is_asking =
             !lifecycle::events_of(&self.context, namespace, &uid, Some(release)).is_empty();
         let as_before = as_before.filter(|_| !is_asking);
-        if let Some(outcome) = as_before.and_then(|last| self.unchanged(&last, target, &node, run))
+        if let Some(progress) = as_before.and_then(|last| self.unchanged(&last, target, &node, run))
         {
-            return Some(outcome);
+            return Some(progress);
         }
         if let Some(entry) = run.suspensions.of(key) {
             return self.suspend_one(key, spec, entry, &remembered, run).await;
         }
-        if let Some(rest) = run.silent.at(target) {
-            return Some(self.rests(run, key, rest));
+        if let Some(outcome) = run.unreachable_clusters.at(target) {
+            return Some(self.unfinished(run, key, outcome));
         }
         let asked = ReleaseGoal::Kept { planned, chart };
-        let made = self.wish(run, key, spec, asked, row.as_ref());
-        let (wish, made) = match made {
+        let made = self.desired_release(run, key, spec, asked, row.as_ref());
+        let (desired_release, made) = match made {
             Ok(made) => made,
-            Err(rest) => return Some(self.rests(run, key, rest)),
+            Err(outcome) => return Some(self.unfinished(run, key, outcome)),
         };
         let owner = ReleaseOwner {
             namesakes: all.namesakes(key).cloned().collect(),
@@ -321,16 +327,18 @@ impl<K: Model> Session<K> {
             ..self.owner(run, key, made)
         };
         let owner = Arc::new(owner);
-        let mut rest = self.drive(run, &owner, &wish, &remembered).await?;
+        let mut outcome = self.drive(run, &owner, &desired_release, &remembered).await?;
         let known = row.and_then(|row| row.digest);
-        if rest.is_settled() {
+        if outcome.is_settled() {
             let again = HookDigests { digest: &digest, known: known.as_deref() };
-            if let Err(held) = self.reapply(&owner, &wish, &remembered, again, run).await? {
-                self.rests(run, key, held.clone());
-                rest = held;
+            if let Err(held) =
+                self.reapply(&owner, &desired_release, &remembered, again, run).await?
+            {
+                self.unfinished(run, key, held.clone());
+                outcome = held;
             }
         }
-        let settled = rest.is_settled();
+        let settled = outcome.is_settled();
         let version = &chart.loaded.chart.metadata;
         let chart = format!("{}-{}", version.name, version.version);
         run.book.update(key, |row| {
@@ -339,12 +347,12 @@ impl<K: Model> Session<K> {
                 row.chart = Some(chart);
             }
         });
-        if settled && let Err(rest) = self.end_reapplied(key, run).await {
-            return Some(self.rests(run, key, rest));
+        if settled && let Err(outcome) = self.end_reapplied(key, run).await {
+            return Some(self.unfinished(run, key, outcome));
         }
         let generation = run.object.meta().generation;
-        remembered.set_last(Some(Last { digest, generation, rest: rest.clone() }));
-        Some(if settled { ReleaseProgress::Kept } else { ReleaseProgress::Rests(rest) })
+        remembered.set_last(Some(Last { digest, generation, outcome: outcome.clone() }));
+        Some(if settled { ReleaseProgress::Kept } else { ReleaseProgress::Unfinished(outcome) })
     }
 
     /// How a release was left, if nothing can have changed since.
@@ -355,30 +363,30 @@ impl<K: Model> Session<K> {
         node: &ObjectKey,
         run: &HelmfileRun<'_, K>,
     ) -> Option<ReleaseProgress> {
-        match &last.rest {
-            Rest::Settled(..) => target.watcher().is_calm(node).then_some(ReleaseProgress::Kept),
-            Rest::Stalled(..) => Some(ReleaseProgress::Rests(last.rest.clone())),
-            // Windows open without a change of what is wished for.
-            Rest::Blocked(why, ..) if *why == reconcile::reason::WINDOW_CLOSED => {
+        match &last.outcome {
+            Outcome::Settled(..) => target.watcher().is_calm(node).then_some(ReleaseProgress::Kept),
+            Outcome::Stalled(..) => Some(ReleaseProgress::Unfinished(last.outcome.clone())),
+            // Windows open without a change of the desired state.
+            Outcome::Blocked(why, ..) if *why == reconcile::reason::WINDOW_CLOSED => {
                 let is_closed = self.is_closed(run.object);
-                is_closed.then(|| ReleaseProgress::Rests(last.rest.clone()))
+                is_closed.then(|| ReleaseProgress::Unfinished(last.outcome.clone()))
             }
-            rest => {
-                let due = rest.wake().and_then(Wake::earliest).is_none_or(|at| at <= run.now);
-                (!due).then(|| ReleaseProgress::Rests(rest.clone()))
+            outcome => {
+                let due = outcome.wake().and_then(Wake::earliest).is_none_or(|at| at <= run.now);
+                (!due).then(|| ReleaseProgress::Unfinished(outcome.clone()))
             }
         }
     }
 
-    /// What is wished for a release.
-    pub(super) fn wish(
+    /// The desired state of a release.
+    pub(super) fn desired_release(
         &self,
         run: &HelmfileRun<'_, K>,
         key: &Key,
         spec: crds::helm::HelmReleaseSpec,
         asked: ReleaseGoal<'_>,
         row: Option<&ReleaseRow>,
-    ) -> Result<(Arc<Wish>, HelmRelease), Rest> {
+    ) -> Result<(Arc<DesiredRelease>, HelmRelease), Outcome> {
         let (planned, permit) = match asked {
             ReleaseGoal::Kept { planned, chart } => (Some((planned, chart)), None),
             ReleaseGoal::Stopped => (None, None),
@@ -406,7 +414,7 @@ impl<K: Model> Session<K> {
             None => options,
         };
         let post = PostRenderers::of(&[], None, BTreeMap::new(), options.post_render);
-        let wish = Wish {
+        let desired_release = DesiredRelease {
             desired: ReleaseDesiredState {
                 gates: Gates {
                     removal: permit.map(RemovalPermit::cause).unwrap_or_default(),
@@ -425,7 +433,7 @@ impl<K: Model> Session<K> {
             ignore,
             secrets: run.secrets.clone(),
         };
-        Ok((Arc::new(wish), object))
+        Ok((Arc::new(desired_release), object))
     }
 
     /// A Helmfile as the owner of a release without hooks, for which this asks.
@@ -447,29 +455,30 @@ impl<K: Model> Session<K> {
         }
     }
 
-    /// Does for a release what the machine says until it rests, and writes down how it is; nothing where the Helmfile
-    /// changed meanwhile.
+    /// Does for a release what the machine says until it has an outcome, and writes down how it is; nothing where the
+    /// Helmfile changed meanwhile.
     pub(super) async fn drive(
         &self,
         run: &HelmfileRun<'_, K>,
         owner: &Arc<ReleaseOwner<K>>,
-        wish: &Arc<Wish>,
+        desired_release: &Arc<DesiredRelease>,
         remembered: &ReleaseRunState,
-    ) -> Option<Rest> {
+    ) -> Option<Outcome> {
         let key = &owner.key;
         let ReleaseRunState { target, node, drive: memory, .. } = remembered;
-        let driven = drive::drive(&self.context, target, node, owner, wish, memory).await;
+        let driven =
+            drive::drive(&self.context, target, node, owner, desired_release, memory).await;
         remembered.has_begun.fetch_or(owner.has_begun.load(Ordering::Relaxed), Ordering::Relaxed);
         let driven = driven?;
         if driven.is_unanswered {
-            run.silent.note(&remembered.target, &driven.rest);
+            run.unreachable_clusters.note(&remembered.target, &driven.outcome);
         }
         let object = owner.release();
         let said = report::report(
             &object,
             &report::HelmReleaseRun {
-                rest: &driven.rest,
-                desired: Some(&wish.desired),
+                outcome: &driven.outcome,
+                desired: Some(&desired_release.desired),
                 helm_chart: None,
                 running: driven.running.as_deref(),
                 now: jiff::Timestamp::now(),
@@ -480,16 +489,16 @@ impl<K: Model> Session<K> {
         run.book.update(key, |row| {
             row.status = request::kept(&said.after);
             row.revision = revision;
-            let text = Some(wish.masked(&told(&driven.rest)));
-            (row.state, row.message) = match &driven.rest {
-                Rest::Blocked(..) => (ReleaseState::Waiting, text),
-                _ if wish.desired.deleted => (ReleaseState::Uninstalling, text),
-                Rest::Settled(..) => (ReleaseState::Ready, None),
-                Rest::Running(..) => (ReleaseState::Progressing, text),
-                Rest::Failed(..) | Rest::Stalled(..) => (ReleaseState::Failed, text),
+            let text = Some(desired_release.masked(&outcome_text(&driven.outcome)));
+            (row.state, row.message) = match &driven.outcome {
+                Outcome::Blocked(..) => (ReleaseState::Waiting, text),
+                _ if desired_release.desired.deleted => (ReleaseState::Uninstalling, text),
+                Outcome::Settled(..) => (ReleaseState::Ready, None),
+                Outcome::Running(..) => (ReleaseState::Progressing, text),
+                Outcome::Failed(..) | Outcome::Stalled(..) => (ReleaseState::Failed, text),
             };
         });
-        Some(driven.rest)
+        Some(driven.outcome)
     }
 
     /// Whether the windows of the object are closed now.
@@ -503,9 +512,9 @@ impl<K: Model> Session<K> {
     }
 }
 
-/// Where a release rests whose chart the helmfile may not name.
-fn refused_chart(why: &str) -> Rest {
-    Rest::Failed(reason::ARTIFACT_FAILED, why.to_owned(), Wake::default())
+/// The outcome of a release whose chart the helmfile may not name.
+fn refused_chart(why: &str) -> Outcome {
+    Outcome::Failed(reason::ARTIFACT_FAILED, why.to_owned(), Wake::default())
 }
 
 /// The row of a release that is planned, with what is known of it.
@@ -528,13 +537,13 @@ fn planned_row(release: &PlannedRelease, known: Option<ReleaseRow>) -> ReleaseRo
     row
 }
 
-/// How a rest is told in a row.
-fn told(rest: &Rest) -> String {
-    match rest {
-        Rest::Blocked(why, what, _) if *why == reconcile::reason::WINDOW_CLOSED => {
+/// How an outcome is shown in a row.
+fn outcome_text(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Blocked(why, what, _) if *why == reconcile::reason::WINDOW_CLOSED => {
             format!("{what} waits until a window opens")
         }
-        rest => rest.text().to_owned(),
+        outcome => outcome.text().to_owned(),
     }
 }
 
@@ -555,11 +564,11 @@ struct PassNotes {
 }
 
 impl PassNotes {
-    fn note(&mut self, release: &PlannedRelease, outcome: ReleaseProgress) {
-        if !outcome.is_there() {
+    fn note(&mut self, release: &PlannedRelease, progress: ReleaseProgress) {
+        if !progress.is_there() {
             self.absent.entry(release.helmfile).or_default().push(&release.key);
         }
-        self.outcomes.insert(release.key.clone(), outcome);
+        self.outcomes.insert(release.key.clone(), progress);
     }
 
     /// What a release waits for that is not there.
@@ -579,8 +588,8 @@ impl<K: Model> Keeping<'_, K> {
         self.noted.lock()
     }
 
-    fn note(&self, release: usize, outcome: ReleaseProgress) {
-        self.noted().note(&self.planned.releases[release], outcome);
+    fn note(&self, release: usize, progress: ReleaseProgress) {
+        self.noted().note(&self.planned.releases[release], progress);
     }
 }
 
@@ -606,8 +615,8 @@ impl<K: Model> Turns for Keeping<'_, K> {
     async fn turn(&self, release: usize) -> TurnOutcome {
         let planned = &self.planned.releases[release];
         match self.session.keep_one(planned, self.planned, self.run).await {
-            Some(outcome) => {
-                self.note(release, outcome);
+            Some(progress) => {
+                self.note(release, progress);
                 TurnOutcome::On
             }
             None => TurnOutcome::Overtaken,
@@ -624,12 +633,12 @@ mod tests {
     fn few_of_many_releases_that_are_not_there_are_named() {
         let mut noted = PassNotes::default();
         for at in 0..600 {
-            let rest = Rest::Failed(
+            let outcome = Outcome::Failed(
                 reconcile::reason::RECONCILIATION_FAILED,
                 String::new(),
                 Wake::default(),
             );
-            noted.note(&release(&format!("a{at}"), 0, &[]), ReleaseProgress::Rests(rest));
+            noted.note(&release(&format!("a{at}"), 0, &[]), ReleaseProgress::Unfinished(outcome));
         }
         noted.note(&release("b", 1, &[]), ReleaseProgress::Kept);
         noted.note(&release("c", 2, &[]), ReleaseProgress::Waits);

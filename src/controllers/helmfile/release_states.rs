@@ -15,15 +15,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ResourceExt as _;
 use objects::Masking;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{ObjectKey, Rest, Wake};
+use reconcile::{ObjectKey, Outcome, Wake};
 use release::status::{self as words, ReleaseStatus, Report};
 use release::{Journal, Record, ReleaseDesiredState};
 
-use super::bounds::fitted;
 use super::hooks::{HookApplyOutcome, Hooks};
 use super::model::{self, Model};
 use super::plan::Key;
 use super::request;
+use super::status_limits::fitted;
 use crate::controllers::helm_release::{report, status};
 use crate::controllers::release_runner::{self, Owner};
 use windlass_cluster::ClusterError;
@@ -133,7 +133,7 @@ impl<K: Model> Book<K> {
 
     /// Writes how releases progress, unless a write was made a moment ago: then with what follows, or at the end of the
     /// run at the latest.
-    async fn flush_progress(&self) -> Result<(), Rest> {
+    async fn flush_progress(&self) -> Result<(), Outcome> {
         let is_recent =
             self.pages().written_at.is_some_and(|at| at.elapsed() < PROGRESS_WRITE_INTERVAL);
         if is_recent { Ok(()) } else { self.flush().await }
@@ -143,7 +143,7 @@ impl<K: Model> Book<K> {
     ///
     /// # Errors
     /// The API server's refusal, and that the Helmfile is gone.
-    pub(super) async fn flush(&self) -> Result<(), Rest> {
+    pub(super) async fn flush(&self) -> Result<(), Outcome> {
         let wanted = self.pages().changed;
         let _writing = self.writing.lock().await;
         let (object, rows, events, changed) = {
@@ -161,7 +161,7 @@ impl<K: Model> Book<K> {
             let soon = jiff::Timestamp::now()
                 .saturating_add(STATUS_RETRY_DELAY)
                 .unwrap_or(reconcile::Time::MAX);
-            Rest::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(soon))
+            Outcome::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(soon))
         };
         match written.map_err(failed)? {
             Some(object) => {
@@ -173,7 +173,7 @@ impl<K: Model> Book<K> {
             // It is gone for good, so nothing may be done in its name any more.
             None => {
                 let text = "the Helmfile was deleted".to_owned();
-                return Err(Rest::Stalled(words::RECONCILE_ERROR, text));
+                return Err(Outcome::Stalled(words::RECONCILE_ERROR, text));
             }
         }
         for event in events {
@@ -245,7 +245,9 @@ impl<K: Model> ReleaseOwner<K> {
             |it: &&Key| journal.is_some_and(|journal| journal.kube_context == it.context);
         let by_history = |it: &&Key| {
             let row = self.book.row(it);
-            row.is_some_and(|row| release_runner::rival::has(&row.status.history, false, last))
+            row.is_some_and(|row| {
+                release_runner::release_conflict::has(&row.status.history, false, last)
+            })
         };
         let all = &self.namesakes;
         all.iter().find(by_journal).or_else(|| all.iter().find(by_history))
@@ -275,17 +277,17 @@ impl<K: Model> Owner for ReleaseOwner<K> {
 
     async fn tell(
         &self,
-        told: &Report,
+        release_report: &Report,
         inventory: Option<ResourceInventory>,
         desired: &ReleaseDesiredState,
-    ) -> Result<(), Rest> {
+    ) -> Result<(), Outcome> {
         let release = self.release();
         let now = jiff::Timestamp::now();
-        let (_, after) = report::progress(&release, told, inventory, desired, now)?;
+        let (_, after) = report::progress(&release, release_report, inventory, desired, now)?;
         let kept = request::kept(&after);
         let release = HelmRelease { status: Some(after), ..HelmRelease::clone(&release) };
         *self.release.lock() = Arc::new(release);
-        let progress = told.progress.as_ref().map(|progress| progress.text.clone());
+        let progress = release_report.progress.as_ref().map(|progress| progress.text.clone());
         self.book.update(&self.key, |row| {
             row.status = kept;
             if let Some(text) = progress {
@@ -296,15 +298,15 @@ impl<K: Model> Owner for ReleaseOwner<K> {
                 };
             }
         });
-        told.events
-            .iter()
-            .for_each(|told| self.book.tell(placed::<K>(event::<K>(told), &self.key.context)));
+        release_report.events.iter().for_each(|release_event| {
+            self.book.tell(placed::<K>(event::<K>(release_event), &self.key.context));
+        });
         // How an operation ended is mostly all that there is to say, so it goes into the write of the run's end; the
         // journal has it until then.
-        if told.ended.is_some() { Ok(()) } else { self.book.flush_progress().await }
+        if release_report.ended.is_some() { Ok(()) } else { self.book.flush_progress().await }
     }
 
-    async fn settle(&self) -> Result<(), Rest> {
+    async fn settle(&self) -> Result<(), Outcome> {
         self.book.flush_progress().await
     }
 
@@ -350,8 +352,12 @@ impl<K: Model> Owner for ReleaseOwner<K> {
             // Its context was renamed: what left the helmfile is taken over.
             return None;
         }
-        let node =
-            release_runner::rival::holder(&self.book.context, &node_of(&*object), uid, last)?;
+        let node = release_runner::release_conflict::holder(
+            &self.book.context,
+            &node_of(&*object),
+            uid,
+            last,
+        )?;
         let text = format!(
             "release {} belongs to {} {}; give it another name or namespace in the helmfile, or remove it there",
             last.full_name(),
@@ -366,7 +372,7 @@ impl<K: Model> Owner for ReleaseOwner<K> {
         target: &ClusterTarget,
         permit: &RunPermit,
         desired: &ReleaseDesiredState,
-    ) -> Result<Option<String>, Rest> {
+    ) -> Result<Option<String>, Outcome> {
         Ok(match self.apply_hooks(&[When::Before], target, permit, desired, &[]).await? {
             HookApplyOutcome::Refused(text) => Some(text),
             // The machine asks by itself whether it goes on.

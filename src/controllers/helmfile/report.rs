@@ -8,7 +8,7 @@ use std::fmt;
 use crds::ObjectStatus as _;
 use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
 use reconcile::depends_on;
-use reconcile::{ConditionStatus, Conditions, Reason, Rest, Time, Wake, reason};
+use reconcile::{ConditionStatus, Conditions, Outcome, Reason, Time, Wake, reason};
 
 use super::model::{self, Model};
 use super::plan::Key;
@@ -77,13 +77,13 @@ impl fmt::Display for Several {
     }
 }
 
-/// Where the whole rests, by where its releases do.
-pub(super) fn rest(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) -> Rest {
+/// The outcome of the whole, by the outcomes of its releases.
+pub(super) fn outcome(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) -> Outcome {
     let of = |key: &str| rows.iter().find(|row| Key::of(row).to_string() == key);
     let mut wake = Wake::default();
-    for outcome in outcomes.values() {
-        if let ReleaseProgress::Rests(rest) = outcome
-            && let Some(at) = rest.wake().and_then(Wake::earliest)
+    for progress in outcomes.values() {
+        if let ReleaseProgress::Unfinished(outcome) = progress
+            && let Some(at) = outcome.wake().and_then(Wake::earliest)
         {
             wake = wake.and_at(at);
         }
@@ -91,17 +91,17 @@ pub(super) fn rest(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) -> 
     let mut failed = Vec::new();
     let mut running = Vec::new();
     let mut waiting = Vec::new();
-    for (key, outcome) in outcomes {
-        match outcome {
-            ReleaseProgress::Rests(Rest::Failed(..) | Rest::Stalled(..)) => {
+    for (key, progress) in outcomes {
+        match progress {
+            ReleaseProgress::Unfinished(Outcome::Failed(..) | Outcome::Stalled(..)) => {
                 failed.push(key.to_string());
             }
-            ReleaseProgress::Rests(Rest::Running(..)) => running.push(key.to_string()),
-            ReleaseProgress::Rests(Rest::Blocked(..)) | ReleaseProgress::Waits => {
+            ReleaseProgress::Unfinished(Outcome::Running(..)) => running.push(key.to_string()),
+            ReleaseProgress::Unfinished(Outcome::Blocked(..)) | ReleaseProgress::Waits => {
                 waiting.push(key.to_string());
             }
             ReleaseProgress::Suspended { is_there: false } => waiting.push(key.to_string()),
-            ReleaseProgress::Rests(Rest::Settled(..))
+            ReleaseProgress::Unfinished(Outcome::Settled(..))
             | ReleaseProgress::Kept
             | ReleaseProgress::Suspended { .. } => {}
         }
@@ -119,7 +119,7 @@ pub(super) fn rest(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) -> 
                 format!("; {} other releases failed, too: {}", number - 1, named(&failed[1..]))
             }
         };
-        return Rest::Failed(
+        return Outcome::Failed(
             RELEASE_FAILED,
             format!("release {first}: {why}{others}{waits}"),
             wake,
@@ -130,17 +130,17 @@ pub(super) fn rest(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) -> 
             1 => format!("release {} is in progress{waits}", running[0]),
             number => format!("{number} releases are in progress: {}{waits}", named(&running)),
         };
-        return Rest::Running(reason::PROGRESSING, text, wake);
+        return Outcome::Running(reason::PROGRESSING, text, wake);
     }
     if let Some(first) = waiting.first() {
         let why = of(first).and_then(|row| row.message.as_deref()).unwrap_or("waits");
-        return Rest::Blocked(
+        return Outcome::Blocked(
             reason::DEPENDENCY_NOT_READY,
             format!("release {first}: {why}"),
             wake,
         );
     }
-    Rest::Settled(reason::RECONCILIATION_SUCCEEDED, format!("Applied revision: {revision}"))
+    Outcome::Settled(reason::RECONCILIATION_SUCCEEDED, format!("Applied revision: {revision}"))
 }
 
 fn named(keys: &[String]) -> String {
@@ -151,7 +151,7 @@ fn named(keys: &[String]) -> String {
 
 /// How a run ended.
 pub(super) struct HelmfileRunSummary<'r> {
-    pub(super) rest: &'r Rest,
+    pub(super) outcome: &'r Outcome,
     /// The request that the run has seen.
     pub(super) requested: Option<&'r str>,
     /// The revision of the source; empty if the run did not get that far.
@@ -189,24 +189,24 @@ pub(super) fn report<K: Model>(
         None => conditions,
         Some(text) => conditions.set(WITHOUT_EFFECT, ConditionStatus::True, NOT_USED, &text),
     };
-    after.conditions = listed(conditions.finish(run.rest));
+    after.conditions = listed(conditions.finish(run.outcome));
     if let Some(rows) = run.rows {
         after.releases = rows;
     }
-    let under_way = matches!(run.rest, Rest::Running(..));
+    let under_way = matches!(run.outcome, Outcome::Running(..));
     if let Some(requested) = run.requested.filter(|_| !under_way) {
         after.set_last_handled_reconcile_at(requested);
     }
     if !run.revision.is_empty() {
         after.last_attempted_revision = Some(run.revision.to_owned());
     }
-    if run.rest.is_settled() {
+    if run.outcome.is_settled() {
         after.last_applied_revision = Some(run.revision.to_owned()).filter(|it| !it.is_empty());
     }
-    if matches!(run.rest, Rest::Settled(..) | Rest::Stalled(..)) {
+    if matches!(run.outcome, Outcome::Settled(..) | Outcome::Stalled(..)) {
         after.set_observed_generation(generation);
     }
-    let event = event::<K>(&before, &after, &run.rest.clone(), run.revision);
+    let event = event::<K>(&before, &after, &run.outcome.clone(), run.revision);
     (before, after, event)
 }
 
@@ -214,22 +214,22 @@ pub(super) fn report<K: Model>(
 fn event<K: Model>(
     before: &HelmfileStatus,
     after: &HelmfileStatus,
-    rest: &Rest,
+    outcome: &Outcome,
     revision: &str,
 ) -> Option<Event> {
     let was = before.conditions.iter().find(|it| it.type_ == reconcile::READY);
-    let is_said = was.is_some_and(|it| it.message == rest.text());
-    let (severity, is_told) = match rest {
-        Rest::Running(..) => return None,
-        Rest::Settled(..) => {
+    let is_said = was.is_some_and(|it| it.message == outcome.text());
+    let (severity, is_worth_event) = match outcome {
+        Outcome::Running(..) => return None,
+        Outcome::Settled(..) => {
             let is_new = before.last_applied_revision != after.last_applied_revision;
             let is_well_again = was.is_some_and(|it| it.status == "False");
             (Severity::Info, is_new || is_well_again)
         }
         // As for a Kustomization: that a source has nothing yet is in the log only.
-        Rest::Blocked(reason::ARTIFACT_FAILED, ..) => return None,
-        Rest::Blocked(..) => (Severity::Info, !is_said),
-        Rest::Failed(..) | Rest::Stalled(..) => (Severity::Error, !is_said),
+        Outcome::Blocked(reason::ARTIFACT_FAILED, ..) => return None,
+        Outcome::Blocked(..) => (Severity::Info, !is_said),
+        Outcome::Failed(..) | Outcome::Stalled(..) => (Severity::Error, !is_said),
     };
     let metadata = match revision.is_empty() {
         true => BTreeMap::new(),
@@ -237,10 +237,10 @@ fn event<K: Model>(
             BTreeMap::from([(format!("{}/revision", model::group::<K>()), revision.to_owned())])
         }
     };
-    is_told.then(|| Event {
+    is_worth_event.then(|| Event {
         severity,
-        reason: rest.reason().as_str().to_owned(),
-        message: rest.text().to_owned(),
+        reason: outcome.reason().as_str().to_owned(),
+        message: outcome.text().to_owned(),
         metadata,
     })
 }
@@ -248,9 +248,9 @@ fn event<K: Model>(
 /// What is said of fields that have no effect.
 fn without_effect<K: Model>(object: &K) -> Option<String> {
     let fields = object.without_effect();
-    let told: Vec<String> =
+    let parts: Vec<String> =
         fields.iter().map(|(field, why)| format!("{field} has no effect: {why}")).collect();
-    (!told.is_empty()).then(|| told.join("; "))
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// What others depend on: the whole, and each release of it.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crds::source::HelmRepository;
 use helmfile::{ChartError, ChartVersionRequest};
 use kube::core::ResourceExt as _;
-use reconcile::Rest;
+use reconcile::Outcome;
 use sources::http::refusal;
 
 use super::charts::{ChartRemote, Charts};
@@ -110,10 +110,10 @@ impl Repositories {
             .flatten();
         let way = self.scope.way(listed.is_some());
         if let Some(object) = listed.filter(|_| way == Way::OfHelmRepository) {
-            let place = self.place(&object, chart).await.map_err(|rest| {
+            let place = self.place(&object, chart).await.map_err(|outcome| {
                 let namespace = &self.namespace;
                 let name = object.name_any();
-                ChartError::Failed(format!("HelmRepository {namespace}/{name}: {}", rest.text()))
+                ChartError::Failed(format!("HelmRepository {namespace}/{name}: {}", outcome.text()))
             })?;
             return self.charts.archive_at(&place, chart).await.map_err(failed);
         }
@@ -139,7 +139,7 @@ impl Repositories {
         &self,
         object: &HelmRepository,
         chart: &ChartVersionRequest,
-    ) -> Result<ChartRemote, Rest> {
+    ) -> Result<ChartRemote, Outcome> {
         let context = &self.context;
         // Not watched: a failed plan is repeated, and one that is kept is made anew at the interval.
         let mut references = References::new(&context.watcher);

@@ -14,8 +14,8 @@ use crds::{GoDuration, Time};
 use helmfile::Operation;
 use kube::core::ResourceExt as _;
 use reconcile::{
-    MadeRevision, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, RemovalPermit, Rest, RollbackProgress,
-    Wake,
+    MadeRevision, Outcome, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, RemovalPermit,
+    RollbackProgress, Wake,
 };
 use release::snapshot;
 use release::status::ReleaseStatus;
@@ -234,11 +234,11 @@ pub(super) fn parts(
 ///
 /// # Errors
 /// What cannot be read, of the Helmfile's `driftDetection` or of a row of its status.
-pub(super) fn checked(release: &HelmRelease) -> Result<(validated_spec::Timeouts, Rules), Rest> {
-    status::check(release).map_err(|rest| {
-        Rest::Failed(
-            rest.reason(),
-            format!("release {}: {}", release.name_any(), rest.text()),
+pub(super) fn checked(release: &HelmRelease) -> Result<(validated_spec::Timeouts, Rules), Outcome> {
+    status::check(release).map_err(|outcome| {
+        Outcome::Failed(
+            outcome.reason(),
+            format!("release {}: {}", release.name_any(), outcome.text()),
             Wake::default(),
         )
     })?;

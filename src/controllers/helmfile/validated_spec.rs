@@ -10,7 +10,7 @@ use crds::helmfile::HelmfileSpec;
 use crds::kustomize::DeletionPolicy;
 use kube::core::ResourceExt as _;
 use objects::Masking;
-use reconcile::{Reason, Rest, SHORTEST_INTERVAL, Wake, reason};
+use reconcile::{Outcome, Reason, SHORTEST_INTERVAL, Wake, reason};
 
 use super::clusters::Contexts;
 use super::model::Model;
@@ -48,16 +48,16 @@ pub(super) fn unsupported(spec: &HelmfileSpec) -> Vec<&'static str> {
 }
 
 /// Checks what can be checked without the cluster.
-pub(super) fn check(spec: &HelmfileSpec) -> Result<Timeouts, Rest> {
+pub(super) fn check(spec: &HelmfileSpec) -> Result<Timeouts, Outcome> {
     let read = |field: &str, given: Option<&crds::GoDuration>, default: Duration| {
         let Some(text) = given else { return Ok(default) };
         reconcile::parse_duration(text.as_str()).map_err(|error| {
-            Rest::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
+            Outcome::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
         })
     };
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
+        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
     }
     helmfile_source::check(spec)?;
     clusters::check(spec)?;
@@ -121,7 +121,7 @@ pub(super) async fn read<K: Model>(
     object: &K,
     in_use: &BTreeSet<String>,
     references: &mut References,
-) -> Result<HelmfileInputs, Rest> {
+) -> Result<HelmfileInputs, Outcome> {
     let spec: &HelmfileSpec = &object.asked();
     let namespace: &str = &object.namespace().unwrap_or_default();
     let kube_config = spec.kube_config.as_ref();
@@ -143,8 +143,9 @@ pub(super) async fn read<K: Model>(
     );
     like.metadata.namespace = Some(namespace.to_owned());
     let Values { map, secrets, .. } = values::read(&like, references).await?;
-    let text = helm::values::yaml(&map)
-        .map_err(|error| Rest::Failed(values::VALUES_ERROR, error.to_string(), Wake::default()))?;
+    let text = helm::values::yaml(&map).map_err(|error| {
+        Outcome::Failed(values::VALUES_ERROR, error.to_string(), Wake::default())
+    })?;
     let (variables, hidden) = variables?;
     let values = text.into();
     let secrets = secrets.with(hidden);
@@ -156,7 +157,7 @@ async fn variables(
     spec: &HelmfileSpec,
     references: &mut References,
     namespace: &str,
-) -> Result<(BTreeMap<String, String>, Vec<Vec<u8>>), Rest> {
+) -> Result<(BTreeMap<String, String>, Vec<Vec<u8>>), Outcome> {
     let mut all = BTreeMap::new();
     let mut hidden = Vec::new();
     let mut problem = None;
@@ -194,7 +195,7 @@ async fn variables(
         }
     }
     if let Some(text) = problem {
-        return Err(Rest::Failed(ENVIRONMENT_ERROR, text, Wake::default()));
+        return Err(Outcome::Failed(ENVIRONMENT_ERROR, text, Wake::default()));
     }
     all.extend(spec.env.iter().map(|it| (it.name.clone(), it.value.clone())));
     Ok((all, hidden))

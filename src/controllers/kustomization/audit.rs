@@ -18,7 +18,7 @@ use crds::release::{
 use kube::core::{Resource as _, ResourceExt as _};
 use lifecycle::EventAnswer;
 use objects::Masking;
-use reconcile::{Condition, ConditionStatus, READY, Rest, Time};
+use reconcile::{Condition, ConditionStatus, Outcome, READY, Time};
 
 use super::retry::BuildIdentity;
 use super::{KustomizationRunReport, Session, resolve};
@@ -79,7 +79,7 @@ pub(super) struct About<'a> {
 /// What a run adds to an attempt.
 struct AttemptRun<'r> {
     changes: Vec<ObjectChange>,
-    rest: &'r Rest,
+    outcome: &'r Outcome,
     began: Time,
     secrets: Masking,
     answers: Vec<EventAnswer>,
@@ -153,11 +153,11 @@ fn applied(object: &Kustomization) -> Option<AuditState> {
     Some(AuditState { revision, ..AuditState::default() })
 }
 
-fn outcome(rest: &Rest) -> AuditOutcome {
-    match rest {
-        Rest::Settled(..) => AuditOutcome::Succeeded,
-        Rest::Running(..) | Rest::Blocked(..) => AuditOutcome::Stopped,
-        Rest::Failed(..) | Rest::Stalled(..) => AuditOutcome::Failed,
+fn audit_outcome(outcome: &Outcome) -> AuditOutcome {
+    match outcome {
+        Outcome::Settled(..) => AuditOutcome::Succeeded,
+        Outcome::Running(..) | Outcome::Blocked(..) => AuditOutcome::Stopped,
+        Outcome::Failed(..) | Outcome::Stalled(..) => AuditOutcome::Failed,
     }
 }
 
@@ -192,7 +192,7 @@ impl Attempts {
         judged: Option<&BuildIdentity>,
         run: AttemptRun<'_>,
     ) -> Option<Attempt> {
-        let AttemptRun { changes, rest, began, secrets, answers } = run;
+        let AttemptRun { changes, outcome, began, secrets, answers } = run;
         let same = self.open.take().filter(|open| open.of.as_ref() == judged);
         let revision = judged.map_or("", |it| it.revision.as_str());
         let new = || Attempt {
@@ -217,16 +217,16 @@ impl Attempts {
         attempt.changes.extend(changes);
         attempt.secrets = secrets;
         attempt.answers = answers;
-        if matches!(rest, Rest::Running(..)) {
+        if matches!(outcome, Outcome::Running(..)) {
             self.open = Some(attempt);
             return None;
         }
         // What went wrong before anything was changed is tried again, and is no operation.
-        let is_settled = rest.is_settled();
-        let is_told = !attempt.changes.is_empty()
+        let is_settled = outcome.is_settled();
+        let is_audited = !attempt.changes.is_empty()
             || is_settled && (attempt.may_be_taken_over || !attempt.answers.is_empty());
         attempt.is_taken_over |= attempt.changes.is_empty();
-        is_told.then_some(attempt)
+        is_audited.then_some(attempt)
     }
 }
 
@@ -251,14 +251,14 @@ impl Session {
         }
         let run = AttemptRun {
             changes,
-            rest: &ended.rest,
+            outcome: &ended.outcome,
             began: self.began,
             secrets: about.secrets.clone(),
             answers: about.answers.clone(),
         };
         let attempt = self.memory().attempts.take(object, Some(about.judged), run);
         if let Some(attempt) = attempt {
-            self.write_ended(object, attempt, &ended.rest).await;
+            self.write_ended(object, attempt, &ended.outcome).await;
         }
     }
 
@@ -309,14 +309,14 @@ impl Session {
         }
         let run = AttemptRun {
             changes,
-            rest: &ended.rest,
+            outcome: &ended.outcome,
             began: self.began,
             secrets: Masking::default(),
             answers,
         };
         let attempt = self.memory().attempts.take(object, None, run);
         if let Some(attempt) = attempt {
-            self.write_ended(object, attempt, &ended.rest).await;
+            self.write_ended(object, attempt, &ended.outcome).await;
         }
     }
 
@@ -325,7 +325,7 @@ impl Session {
         &self,
         object: &Kustomization,
         judged: &BuildIdentity,
-        rest: &Rest,
+        outcome: &Outcome,
         answers: Vec<EventAnswer>,
     ) {
         let asked: Vec<&str> = answers.iter().map(|it| it.event.as_str()).collect();
@@ -342,15 +342,15 @@ impl Session {
             is_taken_over: false,
         };
         if self.context.settings.release_audits {
-            self.write_ended(object, attempt, rest).await;
+            self.write_ended(object, attempt, outcome).await;
         }
     }
 
-    /// Writes the audit of an attempt that ended as its run rests.
-    async fn write_ended(&self, object: &Kustomization, attempt: Attempt, rest: &Rest) {
-        let outcome = outcome(rest);
-        let message = (outcome != AuditOutcome::Succeeded).then(|| rest.text().to_owned());
-        self.write_attempt(object, attempt, outcome, message).await;
+    /// Writes the audit of an attempt that ended with the outcome of its run.
+    async fn write_ended(&self, object: &Kustomization, attempt: Attempt, outcome: &Outcome) {
+        let audit_outcome = audit_outcome(outcome);
+        let message = (audit_outcome != AuditOutcome::Succeeded).then(|| outcome.text().to_owned());
+        self.write_attempt(object, attempt, audit_outcome, message).await;
     }
 
     async fn write_attempt(
@@ -420,7 +420,7 @@ impl Session {
         }
         let key = audit::correction_key(stretch, &changes);
         // What a correction waits for afterwards is no part of it.
-        let failed = matches!(ended.rest, Rest::Failed(..) | Rest::Stalled(..));
+        let failed = matches!(ended.outcome, Outcome::Failed(..) | Outcome::Stalled(..));
         let spec = ReleaseAuditSpec {
             subject: subject(object),
             operation: AuditOperation::CorrectDrift,
@@ -428,7 +428,7 @@ impl Session {
             to: applied(object),
             changes: listed(changes, failed, about.secrets),
             outcome: if failed { AuditOutcome::Failed } else { AuditOutcome::Succeeded },
-            message: failed.then(|| ended.rest.text().to_owned()),
+            message: failed.then(|| ended.outcome.text().to_owned()),
             started: when(self.began),
             ended: when(now),
             duration: took(self.began, now),
@@ -482,18 +482,18 @@ mod tests {
         ObjectChange { id, what: What::Added, fields: Vec::new() }
     }
 
-    fn waits() -> Rest {
-        Rest::Running(reason::PROGRESSING, String::new(), Wake::default())
+    fn waits() -> Outcome {
+        Outcome::Running(reason::PROGRESSING, String::new(), Wake::default())
     }
 
-    fn settled() -> Rest {
-        Rest::Settled(reason::SUCCEEDED, String::new())
+    fn settled() -> Outcome {
+        Outcome::Settled(reason::SUCCEEDED, String::new())
     }
 
-    fn run_of(changes: Vec<ObjectChange>, rest: &Rest) -> AttemptRun<'_> {
+    fn run_of(changes: Vec<ObjectChange>, outcome: &Outcome) -> AttemptRun<'_> {
         AttemptRun {
             changes,
-            rest,
+            outcome,
             began: Time::UNIX_EPOCH,
             secrets: Masking::default(),
             answers: Vec::new(),
@@ -505,8 +505,8 @@ mod tests {
         let object = object("True", "main@sha1:1");
         let to = judged("main@sha1:2");
         let mut attempts = Attempts::default();
-        let mut run = |changes: Vec<ObjectChange>, rest: Rest| {
-            let ended = attempts.take(&object, Some(&to), run_of(changes, &rest));
+        let mut run = |changes: Vec<ObjectChange>, outcome: Outcome| {
+            let ended = attempts.take(&object, Some(&to), run_of(changes, &outcome));
             ended.map(|it| (it.changes.len(), it.is_taken_over, it.key))
         };
         assert!(run(vec![change("a")], waits()).is_none());
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_with_which_nobody_goes_on_was_stopped() {
+    fn an_attempt_that_no_process_continues_was_stopped() {
         let object = object("True", "main@sha1:1");
         let first = judged("main@sha1:2");
         let second = judged("main@sha1:3");
@@ -545,12 +545,12 @@ mod tests {
     #[test]
     fn each_attempt_of_a_removal_has_an_audit_of_what_it_removed() {
         let object = object("True", "main@sha1:1");
-        let failed = Rest::Failed(reason::PRUNE_FAILED, "refused".to_owned(), Wake::default());
+        let failed = Outcome::Failed(reason::PRUNE_FAILED, "refused".to_owned(), Wake::default());
         let mut attempts = Attempts::default();
-        let mut removal = |name: &str, second: i64, rest: &Rest| {
+        let mut removal = |name: &str, second: i64, outcome: &Outcome| {
             let began = Time::from_second(second).unwrap();
-            let run = AttemptRun { began, ..run_of(vec![change(name)], rest) };
-            attempts.take(&object, None, run).map(|it| it.key(outcome(rest))).unwrap()
+            let run = AttemptRun { began, ..run_of(vec![change(name)], outcome) };
+            attempts.take(&object, None, run).map(|it| it.key(audit_outcome(outcome))).unwrap()
         };
         let keys =
             [removal("a", 1, &failed), removal("b", 2, &failed), removal("c", 3, &settled())];
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_process_began_and_nobody_goes_on_with_has_an_audit() {
+    fn an_attempt_of_another_process_that_none_continues_has_an_audit() {
         let object = object("Unknown", "main@sha1:2");
         let to = judged("main@sha1:2");
         let mut attempts = Attempts::default();
@@ -579,14 +579,14 @@ mod tests {
             let ended = attempts.take(object, Some(&to), run_of(changes, &settled()));
             ended.map(|it| it.is_taken_over)
         };
-        let told = object("Unknown", "main@sha1:2");
-        let untold = object("True", "main@sha1:1");
+        let reported = object("Unknown", "main@sha1:2");
+        let unreported = object("True", "main@sha1:1");
         let mut attempts = Attempts::default();
-        assert_eq!(run(&mut attempts, &told, vec![change("rest")]), Some(true));
-        assert_eq!(run(&mut attempts, &told, Vec::new()), None, "nothing changed since");
-        assert_eq!(run(&mut Attempts::default(), &untold, Vec::new()), Some(true));
-        assert_eq!(run(&mut Attempts::default(), &untold, vec![change("all")]), Some(false));
-        let removed = Attempts::default().take(&untold, None, run_of(Vec::new(), &settled()));
+        assert_eq!(run(&mut attempts, &reported, vec![change("rest")]), Some(true));
+        assert_eq!(run(&mut attempts, &reported, Vec::new()), None, "nothing changed since");
+        assert_eq!(run(&mut Attempts::default(), &unreported, Vec::new()), Some(true));
+        assert_eq!(run(&mut Attempts::default(), &unreported, vec![change("all")]), Some(false));
+        let removed = Attempts::default().take(&unreported, None, run_of(Vec::new(), &settled()));
         assert!(removed.unwrap().is_taken_over);
     }
 

@@ -1,6 +1,6 @@
-//! From an artifact to a wish, or the finding that there is nothing to build.
+//! From an artifact to the desired state, or the finding that there is nothing to build.
 //!
-//! Elsewhere: where the artifact comes from (`resolve.rs`), what is in it (`manifests.rs`, `wish.rs`).
+//! Elsewhere: where the artifact comes from (`resolve.rs`), what is in it (`manifests.rs`, `validated_spec.rs`).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,21 +8,21 @@ use std::time::Instant;
 use crds::kustomize::Kustomization;
 use crds::{Artifact, ReconciledObject as _};
 use kube::core::Resource as _;
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Outcome, Wake, reason};
 use tokio_util::sync::CancellationToken;
 
 use super::bases::{Bases, BuildPermits, SharedPermits};
 use super::executor::Verify;
 use super::inputs::Inputs;
 use super::key_services::KeyServices;
-use super::validated_spec::{self, BuildRequest, Servers, Timeouts, Wish};
+use super::validated_spec::{self, BuildRequest, DesiredKustomization, Servers, Timeouts};
 use super::{KustomizationRunReport, Session, early, resolve};
 use windlass_runtime::artifact;
 use windlass_runtime::target::ClusterTarget;
 
 /// What a build came to.
 pub(super) enum BuildOutcome {
-    Wish(Arc<Wish>),
+    DesiredKustomization(Arc<DesiredKustomization>),
     /// There is nothing to build, because nothing changed.
     Unchanged(Box<KustomizationRunReport>),
 }
@@ -54,13 +54,13 @@ impl Session {
         artifact: &Artifact,
         target: &ClusterTarget,
         beside: Inputs,
-    ) -> Result<BuildOutcome, Rest> {
+    ) -> Result<BuildOutcome, Outcome> {
         let is_verified_only = self.is_verified_only();
         // A build made under another policy is discarded.
         let policy = if is_verified_only { " verified" } else { "" };
         let inputs = format!("{}{policy}", beside.digest());
-        if let Some(wish) = self.waited_for(object, artifact, &inputs) {
-            return Ok(BuildOutcome::Wish(wish));
+        if let Some(desired_kustomization) = self.waited_for(object, artifact, &inputs) {
+            return Ok(BuildOutcome::DesiredKustomization(desired_kustomization));
         }
         // Another shard's artifact comes over the network, and a permit is for work.
         let source = &object.spec.source_ref;
@@ -105,17 +105,19 @@ impl Session {
                         revision: &revision,
                         inputs: &beside,
                     };
-                    validated_spec::wish(&request, servers, &context.settings)
+                    validated_spec::desired(&request, servers, &context.settings)
                 })
             })
         };
         match self.telling(object, "Building manifests", &artifact.revision, timeouts, built).await
         {
-            Ok(Some(wish)) => wish.map(|wish| BuildOutcome::Wish(Arc::new(wish))),
+            Ok(Some(desired_kustomization)) => desired_kustomization.map(|desired_kustomization| {
+                BuildOutcome::DesiredKustomization(Arc::new(desired_kustomization))
+            }),
             Ok(None) | Err(_) => {
                 let text =
                     "the build panicked; this is a bug in windlass, please report it".to_owned();
-                Err(Rest::Failed(reason::BUILD_FAILED, text, Wake::default()))
+                Err(Outcome::Failed(reason::BUILD_FAILED, text, Wake::default()))
             }
         }
     }
@@ -126,7 +128,7 @@ impl Session {
         object: &Kustomization,
         artifact: &Artifact,
         inputs: &str,
-    ) -> Option<Arc<Wish>> {
+    ) -> Option<Arc<DesiredKustomization>> {
         if self.verify(object) == Verify::Everything {
             return None;
         }
@@ -134,16 +136,16 @@ impl Session {
         let waiting = memory.waiting.as_ref()?;
         let same = Some(waiting.generation) == object.meta().generation
             && waiting.artifact == artifact.digest
-            && waiting.wish.inputs == inputs
-            && waiting.wish.desired.revision == artifact.revision;
-        same.then(|| waiting.wish.clone())
+            && waiting.desired_kustomization.inputs == inputs
+            && waiting.desired_kustomization.desired.revision == artifact.revision;
+        same.then(|| waiting.desired_kustomization.clone())
     }
 
     pub(super) async fn files(
         &self,
         object: &Kustomization,
         artifact: &Artifact,
-    ) -> Result<Arc<tree::MemoryTree>, Rest> {
+    ) -> Result<Arc<tree::MemoryTree>, Outcome> {
         let own = &self.node.namespace;
         let source = &object.spec.source_ref;
         let is_elsewhere = resolve::is_elsewhere(&self.context, own, source);
@@ -196,11 +198,11 @@ impl Session {
             memory.verify_at = Some(Instant::now() + self.interval(object, &timeouts));
             memory.verified = Some(self.began);
         }
-        let rest = Rest::Settled(
+        let outcome = Outcome::Settled(
             reason::RECONCILIATION_SUCCEEDED,
             validated_spec::with_warnings(format!("Applied revision: {revision}"), &warnings),
         );
-        let mut ended = early(object, revision, rest);
+        let mut ended = early(object, revision, outcome);
         ended.came.digest = digest;
         ended.came.warnings = warnings;
         Some(ended)

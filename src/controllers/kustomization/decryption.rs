@@ -9,7 +9,7 @@ use crds::kustomize::Kustomization;
 use golang::meter::Stop;
 use kube::core::ResourceExt as _;
 use objects::Object;
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Outcome, Wake, reason};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use sops::{DecryptedFiles, DecryptionOutcome, Decryptor, Keys, MacPolicy, Services, SopsFormat};
@@ -39,8 +39,8 @@ pub(crate) struct Decryption {
     pub(in crate::controllers) digest: String,
 }
 
-fn failed(text: String) -> Rest {
-    Rest::Failed(reason::BUILD_FAILED, text, Wake::default())
+fn failed(text: String) -> Outcome {
+    Outcome::Failed(reason::BUILD_FAILED, text, Wake::default())
 }
 
 impl Decryption {
@@ -49,10 +49,10 @@ impl Decryption {
         settings: &Settings,
         object: &Kustomization,
         references: &mut References,
-    ) -> Result<Option<Self>, Rest> {
+    ) -> Result<Option<Self>, Outcome> {
         let Some(spec) = &object.spec.decryption else { return Ok(None) };
         let mac = mac_policy(object.annotations(), MacPolicy::Ignore)
-            .map_err(|text| Rest::Stalled(reason::BUILD_FAILED, text))?;
+            .map_err(|text| Outcome::Stalled(reason::BUILD_FAILED, text))?;
         let own = object.namespace().unwrap_or_default();
         let read = Self::with_keys(settings, spec, &own, mac, references).await;
         read.map(Some).map_err(failed)

@@ -4,7 +4,7 @@
 //! one object's write (`write`), what to do (`apply::plan`).
 
 mod observe;
-mod related;
+mod workload_pods;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +14,14 @@ use std::time::Duration;
 use apply::changes::{ObjectChange, What};
 use apply::plan::{AWAITING_TERMINATION, health_text, is_passed, stage_reason};
 use apply::{
-    Action, Apply, ApplyDesiredState, ApplyObservedState, ApplyStep, FailedWait, HealthWish,
+    Action, Apply, ApplyDesiredState, ApplyObservedState, ApplyStep, DesiredHealth, FailedWait,
     Inventory, Manifest, ObservedObject, Report, SeenState,
 };
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::{Masking, Object, ObjectId};
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{ObjectKey, RemovalCause, RemovalGate, Rest, Time, Wake, reason};
+use reconcile::{ObjectKey, Outcome, RemovalCause, RemovalGate, Time, Wake, reason};
 
 use super::Session;
 use super::report::Progress;
@@ -85,19 +85,19 @@ pub(super) struct KustomizationExecutor {
     latest: Arc<Latest<Kustomization>>,
     object: Mutex<Arc<Kustomization>>,
     desired: Arc<ApplyDesiredState>,
-    settings: Wishes,
+    settings: ApplySettings,
     /// API versions of everything that a run may touch.
     versions: BTreeMap<ObjectId, String>,
     known: Mutex<ObservedKustomizationState>,
 }
 
-/// What a run wants to know besides the plan's wish.
-pub(super) struct Wishes {
+/// What a run needs besides the desired state of the plan.
+pub(super) struct ApplySettings {
     /// Which objects are compared although they are remembered as applied.
     pub(super) verify: Verify,
     /// `spec.force`.
     pub(super) force: bool,
-    /// Why objects are deleted that are not in the wish.
+    /// Why objects are deleted that are not desired.
     pub(super) removal: RemovalCause,
     /// The end of deleted objects is awaited.
     pub(super) await_end: bool,
@@ -107,7 +107,7 @@ pub(super) struct Wishes {
     pub(super) expressions: Arc<Expressions>,
     /// Objects of this very build that were healthy at an earlier run, and the resourceVersions in which they were.
     pub(super) healthy: BTreeMap<ObjectId, u64>,
-    /// The wait for this very wish that failed, until it is repeated.
+    /// The wait for this very desired state that failed, until it is repeated.
     pub(super) failed_wait: Option<FailedWait>,
     /// This very build was applied to its end before.
     pub(super) is_correction: bool,
@@ -139,8 +139,8 @@ impl KustomizationExecutor {
         permit: RunPermit,
         object: &Arc<Kustomization>,
         desired: Arc<ApplyDesiredState>,
-        settings: Wishes,
-    ) -> Result<Self, Rest> {
+        settings: ApplySettings,
+    ) -> Result<Self, Outcome> {
         let object = session.latest.begun(object);
         let entries = object.status.as_ref().and_then(|s| s.inventory.as_ref());
         let entries: Vec<(String, String)> = entries
@@ -153,7 +153,7 @@ impl KustomizationExecutor {
                 "status.inventory has invalid entries: {}; correct or remove them",
                 unreadable.join(", ")
             );
-            return Err(Rest::Failed(reason::RECONCILIATION_FAILED, text, Wake::default()));
+            return Err(Outcome::Failed(reason::RECONCILIATION_FAILED, text, Wake::default()));
         }
         let of_entry =
             recorded.ids().filter_map(|id| Some((id.clone(), recorded.version(id)?.to_owned())));
@@ -228,8 +228,8 @@ impl KustomizationExecutor {
     }
 
     /// A failure through no fault of the spec is repeated soon, one that the API server put off not before.
-    pub(super) fn sooner(&self, rest: Rest) -> Rest {
-        let Rest::Failed(why, text, wake) = rest else { return rest };
+    pub(super) fn sooner(&self, outcome: Outcome) -> Outcome {
+        let Outcome::Failed(why, text, wake) = outcome else { return outcome };
         let (is_transient, retry_after) = {
             let known = self.known();
             (known.is_transient, known.retry_after)
@@ -237,7 +237,7 @@ impl KustomizationExecutor {
         let wake = if is_transient { wake.and_at(self.again_at(true)) } else { wake };
         let not_before = retry_after.and_then(|by| jiff::Timestamp::now().saturating_add(by).ok());
         let at = wake.at.max(wake.at.and(not_before));
-        Rest::Failed(why, text, Wake { at, ..wake })
+        Outcome::Failed(why, text, Wake { at, ..wake })
     }
 
     /// Notes what an error says about when to try again.
@@ -255,11 +255,11 @@ impl KustomizationExecutor {
             let place = self.target.place();
             let namespaces = self.versions.keys().map(|id| id.namespace.as_str());
             known.missing.extend(namespaces.chain([""]).map(|namespace| rights(place, namespace)));
-            self.target.follow_rights(&self.context.hub);
+            self.target.follow_rights(&self.context.work_queue);
         }
     }
 
-    /// Where to watch the objects of a rest's wake, and in which version they were seen.
+    /// Where to watch the objects of the wake of an outcome, and in which version they were seen.
     pub(super) async fn awaited(&self, wake: &Wake) -> Vec<AwaitedObject> {
         let mut awaited = Vec::new();
         for node in &wake.on {
@@ -286,10 +286,10 @@ impl KustomizationExecutor {
     }
 
     /// What a request without a usable answer means: it is no fault of the spec, so it is repeated soon.
-    fn no_answer(&self, error: &ClusterError) -> Rest {
+    fn no_answer(&self, error: &ClusterError) -> Outcome {
         self.note(error);
         let at = self.again_at(error.is_transient());
-        Rest::Failed(reason::RECONCILIATION_FAILED, error.to_string(), Wake::at(at))
+        Outcome::Failed(reason::RECONCILIATION_FAILED, error.to_string(), Wake::at(at))
     }
 
     /// When what failed is tried again: soon, if the API server or the way to it was at fault.
@@ -301,7 +301,7 @@ impl KustomizationExecutor {
 
     /// Whether somebody suspended the Kustomization since the run began, or its window closed: it stops at the
     /// next step.
-    fn stopped(&self) -> Option<Rest> {
+    fn stopped(&self) -> Option<Outcome> {
         let now = self.context.seen::<Kustomization>(&self.node.namespace, &self.node.name)?;
         super::pause::stop(&now, &self.desired.revision, self.settings.retry_at)
     }
@@ -313,7 +313,7 @@ impl KustomizationExecutor {
     }
 
     /// Observes every manifest of a stage, some at a time.
-    async fn observe_stage(&self, manifests: &[Manifest]) -> Result<(), Rest> {
+    async fn observe_stage(&self, manifests: &[Manifest]) -> Result<(), Outcome> {
         let width = usize::from(self.context.settings.concurrent_ssa);
         let observations: Vec<_> =
             manifests.iter().map(|manifest| self.observe_object(manifest)).collect();
@@ -326,7 +326,7 @@ impl KustomizationExecutor {
     }
 
     /// Reads the health of objects that were not healthy before.
-    async fn examine(&self, ids: Vec<ObjectId>) -> Result<BTreeMap<ObjectId, Report>, Rest> {
+    async fn examine(&self, ids: Vec<ObjectId>) -> Result<BTreeMap<ObjectId, Report>, Outcome> {
         let width = usize::from(self.context.settings.concurrent_ssa);
         let reports: Vec<_> = ids.into_iter().map(|id| self.health_of(id)).collect();
         let results: Vec<Result<(ObjectId, Report), ClusterError>> =
@@ -393,7 +393,7 @@ impl KustomizationExecutor {
         &self,
         ids: &[ObjectId],
         reports: &mut BTreeMap<ObjectId, Report>,
-    ) -> Result<(), Rest> {
+    ) -> Result<(), Outcome> {
         if !ids.iter().all(|id| reports.get(id).is_some_and(Report::is_current)) {
             return Ok(());
         }
@@ -417,15 +417,15 @@ impl KustomizationExecutor {
     fn health_of_interest(&self) -> Vec<ObjectId> {
         let known = self.known();
         match &self.desired.health {
-            HealthWish::None => Vec::new(),
-            HealthWish::All => {
+            DesiredHealth::None => Vec::new(),
+            DesiredHealth::All => {
                 let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
                 let skipped = |id: &ObjectId| {
                     matches!(known.seen.get(id), Some(SeenState::Skipped | SeenState::Finished))
                 };
                 manifests.map(|m| m.id.clone()).filter(|id| !skipped(id)).collect()
             }
-            HealthWish::These(ids) => ids.clone(),
+            DesiredHealth::These(ids) => ids.clone(),
         }
     }
 
@@ -444,7 +444,7 @@ impl KustomizationExecutor {
     async fn observe_stages(
         &self,
         desired: &ApplyDesiredState,
-    ) -> Result<ApplyObservedState, Rest> {
+    ) -> Result<ApplyObservedState, Outcome> {
         let now = jiff::Timestamp::now();
         let mut reports = BTreeMap::new();
         for (at, stage) in desired.stages.iter().enumerate() {
@@ -468,7 +468,7 @@ impl KustomizationExecutor {
     }
 
     /// Writes the inventory and says what is under way.
-    async fn record(&self, inventory: &Inventory, progress: Progress<'_>) -> Result<(), Rest> {
+    async fn record(&self, inventory: &Inventory, progress: Progress<'_>) -> Result<(), Outcome> {
         let object = self.object();
         let (before, after) =
             super::report::progress(&object, inventory, progress, jiff::Timestamp::now());
@@ -481,7 +481,7 @@ impl KustomizationExecutor {
             // The Kustomization is gone for good, so nothing may be applied in its name any more.
             None => {
                 let text = "the Kustomization was deleted".to_owned();
-                return Err(Rest::Stalled(reason::RECONCILIATION_FAILED, text));
+                return Err(Outcome::Stalled(reason::RECONCILIATION_FAILED, text));
             }
         }
         self.known().recorded = inventory.clone();
@@ -490,13 +490,13 @@ impl KustomizationExecutor {
 }
 
 impl reconcile::Executor<Apply> for KustomizationExecutor {
-    async fn observe(&self, desired: &ApplyDesiredState) -> Result<ApplyObservedState, Rest> {
+    async fn observe(&self, desired: &ApplyDesiredState) -> Result<ApplyObservedState, Outcome> {
         progress::telling(self.observe_stages(desired), self.report_observing()).await
     }
 
-    async fn perform(&self, step: &ApplyStep) -> Result<(), Rest> {
-        if let Some(rest) = self.stopped() {
-            return Err(rest);
+    async fn perform(&self, step: &ApplyStep) -> Result<(), Outcome> {
+        if let Some(outcome) = self.stopped() {
+            return Err(outcome);
         }
         match step {
             ApplyStep::Record { add } => {
@@ -510,10 +510,10 @@ impl reconcile::Executor<Apply> for KustomizationExecutor {
                 let is_short =
                     self.desired.stages.len() == 1 && add.len() <= MAX_UNREPORTED_APPLY_OBJECTS;
                 let progress = match self.desired.health {
-                    HealthWish::All | HealthWish::These(_) if is_short => {
+                    DesiredHealth::All | DesiredHealth::These(_) if is_short => {
                         Progress::Awaiting(revision, &text)
                     }
-                    HealthWish::All | HealthWish::These(_) | HealthWish::None => {
+                    DesiredHealth::All | DesiredHealth::These(_) | DesiredHealth::None => {
                         Progress::Applying(revision)
                     }
                 };

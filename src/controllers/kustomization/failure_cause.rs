@@ -8,7 +8,7 @@
 use apply::FailedWait;
 use cause::pod::Trouble;
 use objects::Masking;
-use reconcile::{ObjectKey, Rest, reason};
+use reconcile::{ObjectKey, Outcome, reason};
 
 use crate::controllers::release_runner::workload_pods::{WorkloadPods, resource};
 use windlass_cluster::Cluster;
@@ -32,12 +32,12 @@ const WORKLOADS: [(&str, &str, &str); 6] = [
 
 /// Completes the message of a wait that has failed just now; the one that is `known` has its cause already.
 pub(super) async fn complete(
-    rest: &mut Rest,
+    outcome: &mut Outcome,
     cluster: &Cluster,
     secrets: &Masking,
     known: Option<FailedWait>,
 ) {
-    let Rest::Failed(why, text, wake) = rest else { return };
+    let Outcome::Failed(why, text, wake) = outcome else { return };
     let is_known = known.is_some_and(|known| known.text == *text);
     if *why != reason::HEALTH_CHECK_FAILED || is_known {
         return;
@@ -126,9 +126,9 @@ mod tests {
             ),
         ] {
             let on = Wake::on([pod.clone()].into_iter().chain(others));
-            let mut rest = Rest::Failed(reason::HEALTH_CHECK_FAILED, text.clone(), on);
-            complete(&mut rest, &cluster, &Masking::default(), None).await;
-            let Rest::Failed(_, message, _) = &rest else { panic!("{rest:?}") };
+            let mut outcome = Outcome::Failed(reason::HEALTH_CHECK_FAILED, text.clone(), on);
+            complete(&mut outcome, &cluster, &Masking::default(), None).await;
+            let Outcome::Failed(_, message, _) = &outcome else { panic!("{outcome:?}") };
             assert_eq!(*message, format!("{text}: {expected}: Back-off pulling image \"web:1.O\""));
         }
     }
@@ -158,10 +158,10 @@ mod tests {
             ObjectKey::new("", "Service", "shop", "web"),
             ObjectKey::new("apps", "Deployment", "shop", "web"),
         ]);
-        let mut rest = Rest::Failed(reason::HEALTH_CHECK_FAILED, TEXT.to_owned(), on);
+        let mut outcome = Outcome::Failed(reason::HEALTH_CHECK_FAILED, TEXT.to_owned(), on);
         let secrets = Masking::default();
-        complete(&mut rest, &cluster, &secrets, None).await;
-        let Rest::Failed(_, text, wake) = &rest else { panic!("{rest:?}") };
+        complete(&mut outcome, &cluster, &secrets, None).await;
+        let Outcome::Failed(_, text, wake) = &outcome else { panic!("{outcome:?}") };
         let cause =
             "container 'app' of Pod web-1 ImagePullBackOff: Back-off pulling image \"web:1.O\"";
         assert_eq!(*text, format!("{TEXT}: {cause}"));
@@ -172,7 +172,7 @@ mod tests {
             until: "2026-11-24T12:00:00Z".parse().unwrap(),
         };
         let before = text.clone();
-        complete(&mut rest, &cluster, &secrets, Some(known)).await;
-        assert!(matches!(&rest, Rest::Failed(_, text, _) if *text == before));
+        complete(&mut outcome, &cluster, &secrets, Some(known)).await;
+        assert!(matches!(&outcome, Outcome::Failed(_, text, _) if *text == before));
     }
 }

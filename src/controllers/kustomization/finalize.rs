@@ -8,13 +8,13 @@ use crds::kustomize::Kustomization;
 use lifecycle::EventAnswer;
 use objects::Masking;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{RemovalCause, Rest, reason};
+use reconcile::{Outcome, RemovalCause, reason};
 
-use super::executor::{Verify, Wishes};
-use super::held::{HeldAttempt, LifecycleHold};
+use super::executor::{ApplySettings, Verify};
+use super::lifecycle_holds::{HeldAttempt, LifecycleHold};
 use super::validated_spec::{self, Timeouts};
 use super::{KustomizationRunReport, Session, report};
-use crate::controllers::applier::{AFTER_REFUSAL, Leaving};
+use crate::controllers::applier::{AFTER_REFUSAL, FinalizeOutcome};
 use windlass_cluster::ClusterError;
 use windlass_runtime::hold;
 
@@ -26,11 +26,11 @@ impl Session {
     pub(super) async fn finalize(
         &self,
         object: &Arc<Kustomization>,
-    ) -> Result<Leaving<Kustomization>, ClusterError> {
+    ) -> Result<FinalizeOutcome<Kustomization>, ClusterError> {
         let finished = self.context.shared::<FinishedRemovals>();
         // A run may begin before the watch tells that the finalizer is gone; nothing is asked then.
         if finished.has(object) {
-            return Ok(Leaving::Done(object.clone()));
+            return Ok(FinalizeOutcome::Done(object.clone()));
         }
         self.audit_stopped(object, |_| false, "the Kustomization is being deleted").await;
         let (prune, await_end) = validated_spec::deletion(&object.spec);
@@ -51,26 +51,26 @@ impl Session {
         }
         if stays || has_nothing {
             if !stays && inventory.is_some() {
-                let gone = Rest::Settled(reason::SUCCEEDED, String::new());
+                let gone = Outcome::Settled(reason::SUCCEEDED, String::new());
                 let mut ended = KustomizationRunReport::early(object, gone);
                 let answers = self.removed(object, &held, &mut ended).await;
                 self.audit_removal(object, &ended, Vec::new(), answers).await;
-                if !ended.rest.is_settled() {
-                    return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
+                if !ended.outcome.is_settled() {
+                    return Ok(FinalizeOutcome::Later(Box::new(ended), Some(timeouts)));
                 }
             }
             finished.put(object);
             self.dismiss_events(object, None).await;
-            return Ok(Leaving::Done(object.clone()));
+            return Ok(FinalizeOutcome::Done(object.clone()));
         }
         let passed = match self.pass_before(object, &held).await {
             Ok(passed) => passed,
-            Err(HeldAttempt { rest, .. }) => {
-                let ended = KustomizationRunReport::early(object, rest);
-                return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
+            Err(HeldAttempt { outcome, .. }) => {
+                let ended = KustomizationRunReport::early(object, outcome);
+                return Ok(FinalizeOutcome::Later(Box::new(ended), Some(timeouts)));
             }
         };
-        let wishes = Wishes {
+        let apply_settings = ApplySettings {
             verify: Verify::Drifted,
             force: false,
             removal: RemovalCause::OwnerDeleted,
@@ -90,29 +90,29 @@ impl Session {
             Ok(None) => {
                 let why = "the account or kubeconfig that could remove the other objects is gone";
                 self.audit_stopped_removal(object, why).await;
-                return Ok(Leaving::Done(object.clone()));
+                return Ok(FinalizeOutcome::Done(object.clone()));
             }
             Err(error) => {
-                let ended = KustomizationRunReport::early(object, unreachable(error.rest()?));
-                return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
+                let ended = KustomizationRunReport::early(object, unreachable(error.outcome()?));
+                return Ok(FinalizeOutcome::Later(Box::new(ended), Some(timeouts)));
             }
         };
         let nothing = Arc::new(validated_spec::finalize(object, timeouts));
-        let (mut ended, done) = self.drive(&passed, object, nothing, wishes, &target).await;
-        let answers = match ended.rest.is_settled() {
+        let (mut ended, done) = self.drive(&passed, object, nothing, apply_settings, &target).await;
+        let answers = match ended.outcome.is_settled() {
             true => self.removed(object, &held, &mut ended).await,
             false => Vec::new(),
         };
         self.audit_removal(object, &ended, done.audited, answers).await;
-        if !ended.rest.is_settled() {
-            return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
+        if !ended.outcome.is_settled() {
+            return Ok(FinalizeOutcome::Later(Box::new(ended), Some(timeouts)));
         }
         finished.put(object);
         self.dismiss_events(object, None).await;
         for event in report::finalized(&ended.object, &ended.came.changes) {
             self.context.events.announce(&*ended.object, Kustomization::CONTROLLER, event);
         }
-        Ok(Leaving::Done(ended.object))
+        Ok(FinalizeOutcome::Done(ended.object))
     }
 }
 
@@ -154,8 +154,8 @@ impl Session {
         }
         match self.pass_after(object, held, before).await {
             Ok(answers) => answers,
-            Err(HeldAttempt { rest, answers }) => {
-                ended.rest = rest;
+            Err(HeldAttempt { outcome, answers }) => {
+                ended.outcome = outcome;
                 answers
             }
         }
@@ -163,8 +163,8 @@ impl Session {
 }
 
 /// Why objects cannot be deleted, and how to go on without.
-fn unreachable(rest: Rest) -> Rest {
-    let Rest::Failed(reason, text, wake) = rest else { return rest };
+fn unreachable(outcome: Outcome) -> Outcome {
+    let Outcome::Failed(reason, text, wake) = outcome else { return outcome };
     let advice = "its objects cannot be deleted; to leave them in the cluster, set spec.deletionPolicy: Orphan";
-    Rest::Failed(reason, format!("{text}; {advice}"), wake)
+    Outcome::Failed(reason, format!("{text}; {advice}"), wake)
 }

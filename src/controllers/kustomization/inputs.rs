@@ -2,7 +2,7 @@
 
 use crds::kustomize::Kustomization;
 use objects::Masking;
-use reconcile::Rest;
+use reconcile::Outcome;
 
 use super::decryption::Decryption;
 use super::substitution::Substitution;
@@ -23,7 +23,7 @@ impl Inputs {
         settings: &Settings,
         object: &Kustomization,
         references: &mut References,
-    ) -> Result<Self, Rest> {
+    ) -> Result<Self, Outcome> {
         // All of it is watched before any of it is missed.
         let substitution = Substitution::read(settings, object, references).await;
         let decryption = Decryption::read(settings, object, references).await;

@@ -1,7 +1,7 @@
 //! The objects of an artifact's folder: its kustomization with what the spec adds, built.
 //!
-//! Elsewhere: the file that a build starts from (`generated.rs`), files that are encrypted (`decryption.rs`), bases on other
-//! servers (`bases.rs`), what kustomizations mean (`kustomize`).
+//! Elsewhere: the file that a build starts from (`kustomization_file.rs`), files that are encrypted (`decryption.rs`),
+//! bases on other servers (`bases.rs`), what kustomizations mean (`kustomize`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
 use super::bases::Bases;
 use super::decryption::Decrypting;
-use super::generated;
+use super::kustomization_file;
 use crate::time_limit::TimeLimit;
 
 /// How many objects a build may have.
@@ -26,7 +26,7 @@ const MAX_OBJECTS: usize = 50_000;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error(transparent)]
-    Generated(#[from] generated::Error),
+    Generated(#[from] kustomization_file::Error),
     /// What kustomize says, without the passwords that addresses may have.
     #[error("kustomize build failed: {0}")]
     Build(String),
@@ -84,7 +84,7 @@ pub(super) fn load(
     account: &Account,
     secrets: &mut Masking,
 ) -> Result<LoadedManifests, Error> {
-    let generated = generated::generate(files, spec)?;
+    let generated = kustomization_file::generate(files, spec)?;
     let root = format!("/{}", generated.folder);
     let mut files = Over { files, over: BTreeMap::from([(generated.path, generated.content)]) };
     if let Some(decrypting) = decrypting {

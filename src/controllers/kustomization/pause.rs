@@ -7,7 +7,7 @@ use crds::kustomize::Kustomization;
 use kube::core::Resource as _;
 use objects::Object;
 use reconcile::{
-    RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, Rest, Time, Wake, reason,
+    Outcome, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, Time, Wake, reason,
 };
 
 use super::{Session, report, resolve};
@@ -15,7 +15,7 @@ use crate::controllers::applier::Pending;
 use windlass_runtime::{hold, hold_conditions, window};
 
 /// Why a run that began has to stop before its next step.
-pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Option<Rest> {
+pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Option<Outcome> {
     let now = jiff::Timestamp::now();
     let is_deleted = object.meta().deletion_timestamp.is_some();
     if hold::is_suspended(object, now) {
@@ -25,11 +25,11 @@ pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Op
                 format!("suspended while applying revision {revision}, which continues on resume")
             }
         };
-        return Some(Rest::Blocked(reason::SUSPENDED, text, Wake::at(retry_at)));
+        return Some(Outcome::Blocked(reason::SUSPENDED, text, Wake::at(retry_at)));
     }
     // Deletion waits for no window.
     let state = window::state(object, now).filter(|_| !is_deleted)?;
-    state.rest(&format!("the remainder of revision {revision}"))
+    state.outcome(&format!("the remainder of revision {revision}"))
 }
 
 /// What the gate of removals asks about objects of a Kustomization, but for what each of them says of itself.
@@ -217,8 +217,9 @@ mod tests {
     #[test]
     fn a_run_stops_at_a_suspension_also_if_the_kustomization_is_being_deleted() {
         let stopped = |obstacle, is_deleted| {
-            let rest = stop(&kustomization(obstacle, is_deleted), "main@sha1:1", Time::UNIX_EPOCH);
-            rest.map(|rest| rest.reason())
+            let outcome =
+                stop(&kustomization(obstacle, is_deleted), "main@sha1:1", Time::UNIX_EPOCH);
+            outcome.map(|outcome| outcome.reason())
         };
         for is_deleted in [false, true] {
             assert_eq!(stopped(Obstacle::Suspended, is_deleted), Some(reason::SUSPENDED));

@@ -10,7 +10,7 @@ use crds::{ObjectStatus as _, ReconciledObject as _};
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::{
-    Condition, ConditionStatus, Conditions, History, Reason, Rest, Time, WARNINGS, reason,
+    Condition, ConditionStatus, Conditions, History, Outcome, Reason, Time, WARNINGS, reason,
 };
 
 use release::hold::LIFECYCLE_PENDING;
@@ -44,7 +44,7 @@ pub(super) enum Progress<'a> {
 
 /// How a run ended and what it knew.
 pub(super) struct KustomizationRun<'a> {
-    pub(super) rest: &'a Rest,
+    pub(super) outcome: &'a Outcome,
     /// The revision that the run was about; empty when it did not get that far.
     pub(super) revision: &'a str,
     /// The revision that the source names as its own origin; empty if it names none.
@@ -182,7 +182,7 @@ pub(super) fn progress(
     (before, after)
 }
 
-/// Derives status and events from where a run came to rest.
+/// Derives status and events from the outcome of a run.
 pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Report {
     let before = status_of(object);
     let had = conditions_of(&before.conditions);
@@ -194,24 +194,24 @@ pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Repo
     if !run.revision.is_empty() {
         after.last_attempted_revision = Some(run.revision.to_owned());
     }
-    if run.rest.is_settled() {
+    if run.outcome.is_settled() {
         after.last_applied_revision = Some(run.revision.to_owned());
         after.last_applied_origin_revision =
             Some(run.origin_revision.to_owned()).filter(|revision| !revision.is_empty());
         // Parity(flux): a Kustomization's observedGeneration moves only when it is ready.
         after.set_observed_generation(object.meta().generation.unwrap_or_default());
     }
-    let failed_anew = is_failure(run.rest) && !was_told(&had, run.rest);
+    let failed_anew = is_failure(run.outcome) && !was_reported(&had, run.outcome);
     let recovered =
-        run.rest.is_settled() && !Condition::is(&had, reconcile::READY, ConditionStatus::True);
+        run.outcome.is_settled() && !Condition::is(&had, reconcile::READY, ConditionStatus::True);
     // Parity(flux): whoever shows a commit's state waits for an event about it, also where it touches nothing of ours.
     // Differs(flux): a run that finds a revision as it was applied is no event.
     let is_new =
         !run.changes.is_empty() || failed_anew || recovered || is_new_revision(&before, run);
     // Its newest entry is what is live, also where a build changed no object.
-    let is_another = |digest: &str| run.rest.is_settled() && !is_newest_success(&before, digest);
+    let is_another = |digest: &str| run.outcome.is_settled() && !is_newest_success(&before, digest);
     let is_recorded = |digest: &&str| {
-        let is_over = !matches!(run.rest, Rest::Running(..));
+        let is_over = !matches!(run.outcome, Outcome::Running(..));
         is_over && (is_new || is_another(digest))
     };
     // Differs(flux): history is written when something is new, not at every run.
@@ -219,7 +219,7 @@ pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Repo
         let mut history: History = through(&before.history).unwrap_or_default();
         let metadata = facts("", run.revision, run.origin_revision);
         let took = Duration::try_from(run.now.duration_since(run.began)).unwrap_or_default();
-        history.upsert(digest, run.now, took, run.rest.reason(), metadata);
+        history.upsert(digest, run.now, took, run.outcome.reason(), metadata);
         after.history = through(&history).unwrap_or_default();
     }
     let events = events(&before, &had, run, is_new);
@@ -228,7 +228,7 @@ pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Repo
 
 /// Whether a revision was brought to its end for the first time.
 fn is_new_revision(before: &KustomizationStatus, run: &KustomizationRun<'_>) -> bool {
-    run.rest.is_settled() && before.last_applied_revision.as_deref() != Some(run.revision)
+    run.outcome.is_settled() && before.last_applied_revision.as_deref() != Some(run.revision)
 }
 
 /// The facts about a revision; those that nobody knows are left out.
@@ -238,13 +238,13 @@ fn facts(prefix: &str, revision: &str, origin_revision: &str) -> BTreeMap<String
     known.map(|(key, value)| (format!("{prefix}{key}"), value.to_owned())).collect()
 }
 
-fn is_failure(rest: &Rest) -> bool {
-    matches!(rest, Rest::Failed(..) | Rest::Stalled(..))
+fn is_failure(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(..) | Outcome::Stalled(..))
 }
 
-fn was_told(had: &[Condition], rest: &Rest) -> bool {
+fn was_reported(had: &[Condition], outcome: &Outcome) -> bool {
     Condition::find(had, reconcile::READY)
-        .is_some_and(|c| c.reason == rest.reason().as_str() && c.message == rest.text())
+        .is_some_and(|c| c.reason == outcome.reason().as_str() && c.message == outcome.text())
 }
 
 fn conditions(
@@ -255,37 +255,40 @@ fn conditions(
     let generation = object.meta().generation.unwrap_or_default();
     let conditions = Conditions::since(had, generation, run.now, &OWNED)
         .marked(&windlass_runtime::hold_conditions::of(object, run.now));
-    let conditions = match run.rest {
-        Rest::Settled(..) if run.warnings.is_empty() => conditions,
-        Rest::Settled(..) => {
+    let conditions = match run.outcome {
+        Outcome::Settled(..) if run.warnings.is_empty() => conditions,
+        Outcome::Settled(..) => {
             conditions.set(WARNINGS, ConditionStatus::True, LEFT_OUT, &run.warnings.join("\n"))
         }
         // What was applied before is as it was.
-        Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => {
-            conditions.keep(WARNINGS)
-        }
+        Outcome::Running(..)
+        | Outcome::Blocked(..)
+        | Outcome::Failed(..)
+        | Outcome::Stalled(..) => conditions.keep(WARNINGS),
     };
     let is_healthy = Condition::is(had, HEALTHY, ConditionStatus::True);
-    let conditions = match run.rest {
-        Rest::Settled(..) if !run.has_health => conditions,
+    let conditions = match run.outcome {
+        Outcome::Settled(..) if !run.has_health => conditions,
         // A run that changed nothing says nothing new about health.
-        Rest::Settled(..) if is_healthy && run.changes.is_empty() => conditions.keep(HEALTHY),
-        Rest::Settled(..) => conditions.set(
+        Outcome::Settled(..) if is_healthy && run.changes.is_empty() => conditions.keep(HEALTHY),
+        Outcome::Settled(..) => conditions.set(
             HEALTHY,
             ConditionStatus::True,
             reason::SUCCEEDED,
             &health_passed(had, run),
         ),
-        Rest::Running(why, ..) if *why == LIFECYCLE_PENDING => conditions.keep(HEALTHY),
-        Rest::Running(why, text, _) => {
+        Outcome::Running(why, ..) if *why == LIFECYCLE_PENDING => conditions.keep(HEALTHY),
+        Outcome::Running(why, text, _) => {
             conditions.begin(HEALTHY, ConditionStatus::Unknown, *why, text)
         }
-        Rest::Failed(why, text, _) if *why == reason::HEALTH_CHECK_FAILED => {
+        Outcome::Failed(why, text, _) if *why == reason::HEALTH_CHECK_FAILED => {
             conditions.set(HEALTHY, ConditionStatus::False, *why, text)
         }
-        Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => conditions.keep(HEALTHY),
+        Outcome::Blocked(..) | Outcome::Failed(..) | Outcome::Stalled(..) => {
+            conditions.keep(HEALTHY)
+        }
     };
-    conditions.finish(run.rest)
+    conditions.finish(run.outcome)
 }
 
 /// What is said once all are healthy. Parity(flux).
@@ -311,9 +314,13 @@ fn lines(changes: &[(ObjectId, Action)]) -> String {
 }
 
 /// Changes of some actions, as one event tells of them; nothing if there are none.
-fn told(changes: &[(ObjectId, Action)], is_told: impl Fn(Action) -> bool) -> Option<String> {
-    let told: Vec<_> = changes.iter().filter(|(_, action)| is_told(*action)).cloned().collect();
-    (!told.is_empty()).then(|| lines(&told))
+fn change_lines(
+    changes: &[(ObjectId, Action)],
+    is_listed: impl Fn(Action) -> bool,
+) -> Option<String> {
+    let selected: Vec<_> =
+        changes.iter().filter(|(_, action)| is_listed(*action)).cloned().collect();
+    (!selected.is_empty()).then(|| lines(&selected))
 }
 
 /// The facts about what a Kustomization that goes had applied.
@@ -366,19 +373,19 @@ fn events(
         metadata: metadata.clone(),
     };
     let progressing = reason::PROGRESSING.as_str();
-    let applied = told(run.changes, |action| action != Action::Deleted);
+    let applied = change_lines(run.changes, |action| action != Action::Deleted);
     let was_healthy = Condition::is(had, HEALTHY, ConditionStatus::True);
     let is_passed = run.has_health
-        && run.rest.is_settled()
+        && run.outcome.is_settled()
         && (!was_healthy || applied.is_some() && is_new_revision(before, run));
-    let pruned = told(run.changes, |action| action == Action::Deleted);
+    let pruned = change_lines(run.changes, |action| action == Action::Deleted);
     let passed = is_passed.then(|| health_passed(had, run));
     let mut events: Vec<Event> =
         [applied, pruned, passed].into_iter().flatten().map(|it| info(progressing, it)).collect();
-    let is_told = was_told(had, run.rest);
-    match run.rest {
-        Rest::Settled(..) if !is_new => {}
-        Rest::Settled(why, _) => {
+    let is_reported = was_reported(had, run.outcome);
+    match run.outcome {
+        Outcome::Settled(..) if !is_new => {}
+        Outcome::Settled(why, _) => {
             let next = reconcile::format_duration(run.interval);
             let took = took(run.began, run.now);
             let text = format!("Reconciliation finished in {took}, next run in {next}");
@@ -386,12 +393,12 @@ fn events(
             done.metadata.insert(format!("{GROUP}commit_status"), "update".to_owned());
             events.push(done);
         }
-        Rest::Running(..) => {}
-        Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) if is_told => {}
+        Outcome::Running(..) => {}
+        Outcome::Blocked(..) | Outcome::Failed(..) | Outcome::Stalled(..) if is_reported => {}
         // Parity(flux): whoever creates an object mostly creates its source as well, so this is in the log only.
-        Rest::Blocked(reason::ARTIFACT_FAILED, ..) => {}
-        Rest::Blocked(why, text, _) => events.push(info(why.as_str(), text.clone())),
-        Rest::Failed(why, text, _) | Rest::Stalled(why, text) => {
+        Outcome::Blocked(reason::ARTIFACT_FAILED, ..) => {}
+        Outcome::Blocked(why, text, _) => events.push(info(why.as_str(), text.clone())),
+        Outcome::Failed(why, text, _) | Outcome::Stalled(why, text) => {
             events.push(Event { severity: Severity::Error, ..info(why.as_str(), text.clone()) });
         }
     }
@@ -417,9 +424,9 @@ impl Report {
             );
         }
         let revision = run.revision;
-        let text = run.rest.text();
-        match run.rest {
-            Rest::Failed(..) | Rest::Stalled(..) => {
+        let text = run.outcome.text();
+        match run.outcome {
+            Outcome::Failed(..) | Outcome::Stalled(..) => {
                 tracing::error!(
                     controller_kind = "Kustomization",
                     name,
@@ -429,7 +436,7 @@ impl Report {
                     "failed"
                 );
             }
-            Rest::Settled(..) | Rest::Running(..) | Rest::Blocked(..)
+            Outcome::Settled(..) | Outcome::Running(..) | Outcome::Blocked(..)
                 if self.before != self.after =>
             {
                 tracing::info!(
@@ -440,7 +447,7 @@ impl Report {
                     "{text}"
                 );
             }
-            Rest::Settled(..) | Rest::Running(..) | Rest::Blocked(..) => {
+            Outcome::Settled(..) | Outcome::Running(..) | Outcome::Blocked(..) => {
                 tracing::debug!(
                     controller_kind = "Kustomization",
                     name,

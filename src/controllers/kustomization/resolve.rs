@@ -3,7 +3,7 @@
 use crds::Artifact;
 use crds::kustomize::{CrossNamespaceSourceReference, Kustomization};
 use kube::core::ResourceExt as _;
-use reconcile::{DependencyState, ObjectKey, Rest, Time, Wake, reason};
+use reconcile::{DependencyState, ObjectKey, Outcome, Time, Wake, reason};
 
 use windlass_runtime::catalog::{SOURCES, SourceSnapshot};
 use windlass_runtime::context::Context;
@@ -23,17 +23,17 @@ pub(in crate::controllers) fn artifact(
     own: &str,
     source: &CrossNamespaceSourceReference,
     retry_at: Time,
-) -> Result<Artifact, Rest> {
+) -> Result<Artifact, Outcome> {
     let node = source_node(own, source);
     if context.settings.no_cross_namespace_refs && node.namespace != own {
         let text = format!(
             "can't access '{node}': cross-namespace references have been blocked by --no-cross-namespace-refs; use a \
              source in namespace {own}"
         );
-        return Err(Rest::Stalled(reason::ACCESS_DENIED, text));
+        return Err(Outcome::Stalled(reason::ACCESS_DENIED, text));
     }
     let blocked = |text: String| {
-        Rest::Blocked(reason::ARTIFACT_FAILED, text, Wake::on([node.clone()]).and_at(retry_at))
+        Outcome::Blocked(reason::ARTIFACT_FAILED, text, Wake::on([node.clone()]).and_at(retry_at))
     };
     let Some(source) = context.sources.find(&node, &context.settings) else {
         return Err(blocked(format!(

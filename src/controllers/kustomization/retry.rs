@@ -8,13 +8,13 @@ use std::time::Duration;
 use apply::FailedWait;
 use crds::kustomize::Kustomization;
 use kube::core::ResourceExt as _;
-use reconcile::{Rest, Time, reason};
+use reconcile::{Outcome, Time, reason};
 
 use super::executor::Verify;
 use super::validated_spec::Timeouts;
 use super::{KustomizationRunReport, Session};
 
-/// What a wish is remembered by: another spec may judge the same objects by other expressions.
+/// What a desired state is remembered by: another spec may judge the same objects by other expressions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BuildIdentity {
     pub(super) generation: i64,
@@ -30,7 +30,7 @@ impl BuildIdentity {
     }
 }
 
-/// The last wish that was applied to its end, unless another was begun since.
+/// The last desired state that was applied to its end, unless another was begun since.
 #[derive(Default)]
 pub(super) struct LastApplied {
     judged: Option<BuildIdentity>,
@@ -44,7 +44,7 @@ impl LastApplied {
         self.judged = None;
     }
 
-    /// All of a wish is applied and well.
+    /// All of a desired state is applied and healthy.
     pub(super) fn end(&mut self, judged: BuildIdentity) {
         (self.judged, self.has_moved) = (Some(judged), false);
     }
@@ -54,10 +54,10 @@ impl LastApplied {
         (self.judged, self.has_moved) = (None, true);
     }
 
-    /// Whether a wish is what is live; `is_told` is what the status says, which another process may have written.
-    pub(super) fn is(&self, judged: &BuildIdentity, is_told: impl FnOnce() -> bool) -> bool {
+    /// Whether a desired state is live; `is_reported` is what the status says, which another process may have written.
+    pub(super) fn is(&self, judged: &BuildIdentity, is_reported: impl FnOnce() -> bool) -> bool {
         let is_known = self.judged.as_ref().is_some_and(|it| it.is_same_build(judged));
-        is_known || !self.has_moved && is_told()
+        is_known || !self.has_moved && is_reported()
     }
 }
 
@@ -72,7 +72,7 @@ impl Session {
         }
     }
 
-    /// The wait for this very wish that failed, until it is repeated.
+    /// The wait for this very desired state that failed, until it is repeated.
     pub(super) fn failed_wait(&self, judged: &BuildIdentity) -> Option<FailedWait> {
         let memory = self.memory();
         let (of, wait) = memory.failed_wait.as_ref()?;
@@ -90,16 +90,16 @@ impl Session {
     ) {
         let seed = reconcile::seed(&object.uid().unwrap_or_default());
         let mut memory = self.memory();
-        memory.failed_wait = match &ended.rest {
-            Rest::Failed(why, text, wake) if *why == reason::HEALTH_CHECK_FAILED => {
+        memory.failed_wait = match &ended.outcome {
+            Outcome::Failed(why, text, wake) if *why == reason::HEALTH_CHECK_FAILED => {
                 let until = wake.at.unwrap_or(self.began);
                 let wait = FailedWait { text: text.clone(), on: wake.on.clone(), until };
                 Some((judged.clone(), wait))
             }
             _ => None,
         };
-        match &mut ended.rest {
-            Rest::Failed(_, _, wake) if ended.came.is_permanent => {
+        match &mut ended.outcome {
+            Outcome::Failed(_, _, wake) if ended.came.is_permanent => {
                 if verify == Verify::Everything {
                     memory.retries.end();
                 }

@@ -1,6 +1,6 @@
 //! Takes the namespace from cluster-scoped objects of a build, as the API server does, before anything is known by its id.
 //!
-//! Elsewhere: which those are and what becomes of the wish (engine `apply`, `scope`).
+//! Elsewhere: which those are and what becomes of the desired state (engine `apply`, `scope`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,30 +8,35 @@ use std::sync::Arc;
 use apply::Stage;
 use apply::scope::{GroupKind, ResourceScope, defined, with_namespace, without_namespace};
 use objects::ObjectId;
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Outcome, Wake, reason};
 
 use super::Session;
-use super::validated_spec::Wish;
+use super::validated_spec::DesiredKustomization;
 use windlass_cluster::{Cluster, ClusterError};
 use windlass_runtime::target::ClusterTarget;
 
-/// The same wish with cluster-scoped objects in no namespace. `None` if it has none of them in one.
+/// The same desired state with cluster-scoped objects in no namespace. `None` if it has none of them in one.
 ///
 /// # Errors
 /// Names an object that has two manifests.
 pub(crate) async fn scoped(
-    wish: &Wish,
+    desired_kustomization: &DesiredKustomization,
     cluster: &Cluster,
     custom: &[(String, String)],
-) -> Result<Option<Wish>, apply::DuplicateObject> {
-    let kinds = cluster_scoped(&wish.desired.stages, &wish.health_versions, cluster).await;
+) -> Result<Option<DesiredKustomization>, apply::DuplicateObject> {
+    let kinds = cluster_scoped(
+        &desired_kustomization.desired.stages,
+        &desired_kustomization.health_versions,
+        cluster,
+    )
+    .await;
     if kinds.is_empty() {
         return Ok(None);
     }
-    let desired = Arc::new(wish.desired.without_namespace(&kinds, custom)?);
-    let mut health_versions = wish.health_versions.clone();
+    let desired = Arc::new(desired_kustomization.desired.without_namespace(&kinds, custom)?);
+    let mut health_versions = desired_kustomization.health_versions.clone();
     without_namespace(&mut health_versions, &kinds);
-    Ok(Some(Wish { desired, health_versions, ..wish.clone() }))
+    Ok(Some(DesiredKustomization { desired, health_versions, ..desired_kustomization.clone() }))
 }
 
 /// The cluster-scoped kinds of manifests and health checks that name a namespace.
@@ -67,14 +72,14 @@ impl Session {
     /// See [`scoped`].
     pub(super) async fn scoped(
         &self,
-        wish: Arc<Wish>,
+        desired_kustomization: Arc<DesiredKustomization>,
         target: &ClusterTarget,
-    ) -> Result<Arc<Wish>, Rest> {
+    ) -> Result<Arc<DesiredKustomization>, Outcome> {
         let custom = &self.context.settings.custom_apply_stage_kinds;
-        match scoped(&wish, &target.cluster, custom).await {
-            Ok(scoped) => Ok(scoped.map_or(wish, Arc::new)),
+        match scoped(&desired_kustomization, &target.cluster, custom).await {
+            Ok(scoped) => Ok(scoped.map_or(desired_kustomization, Arc::new)),
             Err(error) => {
-                Err(Rest::Failed(reason::BUILD_FAILED, error.to_string(), Wake::default()))
+                Err(Outcome::Failed(reason::BUILD_FAILED, error.to_string(), Wake::default()))
             }
         }
     }

@@ -7,7 +7,7 @@ use crds::kustomize::{Kustomization, PostBuild, SubstituteStrategy};
 use envsubst::{InvalidName, SubstitutionLimits, SubstitutionVariables, Unset};
 use kube::core::ResourceExt as _;
 use objects::{Masking, Object};
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Outcome, Wake, reason};
 use sha2::{Digest as _, Sha256};
 
 use super::decryption::described;
@@ -36,7 +36,7 @@ impl Substitution {
         settings: &Settings,
         object: &Kustomization,
         references: &mut References,
-    ) -> Result<Option<Self>, Rest> {
+    ) -> Result<Option<Self>, Outcome> {
         let Some(spec) = &object.spec.post_build else { return Ok(None) };
         let namespace = object.namespace().unwrap_or_default();
         let mut gathered = SubstitutionInputs::default();
@@ -45,7 +45,7 @@ impl Substitution {
             let name = &source.name;
             let failed = |why: String| {
                 let text = format!("substitute from '{kind}/{name}' error: {why}");
-                Rest::Failed(reason::BUILD_FAILED, text, Wake::default())
+                Outcome::Failed(reason::BUILD_FAILED, text, Wake::default())
             };
             let is_there = match kind {
                 ConfigKind::ConfigMap => {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_no_variable_can_have_is_told() {
+    fn a_name_that_no_variable_can_have_is_reported() {
         let mut gathered = SubstitutionInputs::default();
         gathered.add_secrets([("db.password".to_owned(), b"hunter2".to_vec())]);
         let error =

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apply::ignore::Rules;
-use apply::{ApplyDesiredState, HealthWish};
+use apply::{ApplyDesiredState, DesiredHealth};
 use crds::kustomize::{DeletionPolicy, Kustomization, KustomizationSpec};
 use kube::core::ResourceExt as _;
 use objects::{Masking, Object, ObjectId};
-use reconcile::{DurationError, Rest, SHORTEST_INTERVAL, Wake, reason};
+use reconcile::{DurationError, Outcome, SHORTEST_INTERVAL, Wake, reason};
 use sha2::{Digest as _, Sha256};
 use tree::{FileTree, Recorder, Trace};
 
@@ -17,7 +17,7 @@ use super::bases::Bases;
 use super::inputs::Inputs;
 use super::key_services::KeyServices;
 use super::manifests::{Account, LoadedManifests, MAX_WARNINGS};
-use super::{ca_bundle, decryption, generated, manifests};
+use super::{ca_bundle, decryption, kustomization_file, manifests};
 use crate::time_limit::TIME_LIMIT;
 use windlass_runtime::ignore_rules::ignored;
 use windlass_runtime::unsupported::unsupported_text;
@@ -37,9 +37,9 @@ pub(crate) struct Timeouts {
     pub(super) timeout: Duration,
 }
 
-/// A built wish, and what it was built from.
+/// The desired state of a Kustomization, and what it was built from.
 #[derive(Clone)]
-pub(crate) struct Wish {
+pub(crate) struct DesiredKustomization {
     pub(crate) desired: Arc<ApplyDesiredState>,
     /// Names the content of all manifests.
     pub(super) digest: String,
@@ -64,10 +64,10 @@ pub(super) fn with_warnings(text: String, warnings: &[String]) -> String {
     warnings.iter().fold(text, |text, warning| format!("{text}; warning: {warning}"))
 }
 
-impl Wish {
+impl DesiredKustomization {
     /// Whether the health of objects counts that are not among the manifests.
     pub(super) fn asks_others(&self) -> bool {
-        let HealthWish::These(ids) = &self.desired.health else { return false };
+        let DesiredHealth::These(ids) = &self.desired.health else { return false };
         let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
         let ours: BTreeSet<&ObjectId> = manifests.map(|manifest| &manifest.id).collect();
         ids.iter().any(|id| !ours.contains(id))
@@ -113,13 +113,13 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
 }
 
 /// Checks what can be checked without files and expressions.
-pub(crate) fn check(spec: &KustomizationSpec) -> Result<Timeouts, Rest> {
+pub(crate) fn check(spec: &KustomizationSpec) -> Result<Timeouts, Outcome> {
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
+        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
     }
     timeouts(spec).map_err(|(field, error)| {
-        Rest::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
+        Outcome::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
     })
 }
 
@@ -158,14 +158,14 @@ pub(super) fn own_id(object: &Kustomization) -> ObjectId {
     ObjectId::new(&namespace, &object.name_any(), "kustomize.toolkit.fluxcd.io", "Kustomization")
 }
 
-/// The wish of a Kustomization that goes: nothing of it is to remain.
+/// The desired state of a Kustomization that goes: nothing of it is to remain.
 pub(super) fn finalize(object: &Kustomization, timeouts: Timeouts) -> ApplyDesiredState {
     ApplyDesiredState {
         own: own_id(object),
         stages: Vec::new(),
         empty_is_intended: true,
         prune: true,
-        health: HealthWish::None,
+        health: DesiredHealth::None,
         fail_fast: true,
         revision: String::new(),
         timeout: timeouts.timeout,
@@ -203,16 +203,16 @@ pub(crate) struct BuildRequest<'b> {
 }
 
 /// Builds what is declared at a revision.
-pub(crate) fn wish(
+pub(crate) fn desired(
     request: &BuildRequest<'_>,
     servers: Servers,
     settings: &Settings,
-) -> Result<Wish, Rest> {
+) -> Result<DesiredKustomization, Outcome> {
     let mut secrets = request.inputs.secrets();
     let built = built(request, servers, settings, &mut secrets);
     // What cannot be read may be quoted, and may have been encrypted.
-    built.map_err(|rest| match rest {
-        Rest::Failed(why, text, wake) => Rest::Failed(why, secrets.mask(&text), wake),
+    built.map_err(|outcome| match outcome {
+        Outcome::Failed(why, text, wake) => Outcome::Failed(why, secrets.mask(&text), wake),
         other => other,
     })
 }
@@ -222,7 +222,7 @@ fn built(
     servers: Servers,
     settings: &Settings,
     secrets: &mut Masking,
-) -> Result<Wish, Rest> {
+) -> Result<DesiredKustomization, Outcome> {
     let BuildRequest { object, timeouts, files, revision, inputs } = *request;
     let spec = &object.spec;
     let recorder = Recorder::new(files);
@@ -241,8 +241,10 @@ fn built(
     let CompletedManifests { objects, unknown_fields } = completed;
     warnings.extend(unknown_fields);
     warnings.truncate(MAX_WARNINGS);
-    let mut stages = apply::stages(objects, &settings.custom_apply_stage_kinds)
-        .map_err(|error| Rest::Failed(reason::BUILD_FAILED, error.to_string(), Wake::default()))?;
+    let mut stages =
+        apply::stages(objects, &settings.custom_apply_stage_kinds).map_err(|error| {
+            Outcome::Failed(reason::BUILD_FAILED, error.to_string(), Wake::default())
+        })?;
     let (health, health_versions) = health(spec);
     let digest = digest(&stages);
     let ignore = Arc::new(ignored("spec.ignore", &spec.ignore)?);
@@ -264,7 +266,7 @@ fn built(
         stage_timeout: STAGE_TIMEOUT,
         retry: timeouts.retry,
     });
-    Ok(Wish {
+    Ok(DesiredKustomization {
         desired,
         digest,
         trace,
@@ -277,8 +279,8 @@ fn built(
     })
 }
 
-fn failed(text: String) -> Rest {
-    Rest::Failed(reason::BUILD_FAILED, text, Wake::default())
+fn failed(text: String) -> Outcome {
+    Outcome::Failed(reason::BUILD_FAILED, text, Wake::default())
 }
 
 /// The objects of a build as they are applied.
@@ -296,7 +298,7 @@ fn completed(
     decrypting: Option<&decryption::Objects<'_>>,
     account: &Account,
     secrets: &mut Masking,
-) -> Result<CompletedManifests, Rest> {
+) -> Result<CompletedManifests, Outcome> {
     let mut hidden = Vec::new();
     let mut objects = Vec::with_capacity(loaded.len());
     let mut unknown_fields = Vec::new();
@@ -336,7 +338,7 @@ fn completed(
         if let Some(key) = value_that_is_no_text(&manifest) {
             return Err(failed(format!("{subject} {key} must be a string; put it in quotes")));
         }
-        let unknown = dress(&mut manifest, object);
+        let unknown = add_common_metadata(&mut manifest, object);
         if !unknown.is_empty() && unknown_fields.len() < MAX_WARNINGS {
             unknown_fields.push(unknown_fields_text(&subject, &unknown));
         }
@@ -352,8 +354,8 @@ fn unknown_fields_text(subject: &str, paths: &[String]) -> String {
     format!("{subject}: its kind has no field {named}, so it is not applied; correct or remove it")
 }
 
-fn refused(error: &manifests::Error) -> Rest {
-    use generated::Error as Start;
+fn refused(error: &manifests::Error) -> Outcome {
+    use kustomization_file::Error as Start;
     let text = error.to_string();
     let why = match error {
         manifests::Error::Generated(
@@ -365,7 +367,7 @@ fn refused(error: &manifests::Error) -> Rest {
         | manifests::Error::NotAnObject { .. }
         | manifests::Error::TooMuch => reason::BUILD_FAILED,
     };
-    Rest::Failed(why, text, Wake::default())
+    Outcome::Failed(why, text, Wake::default())
 }
 
 /// The first entry of a Secret that is a number, a switch or worse.
@@ -382,7 +384,7 @@ fn value_that_is_no_text(manifest: &Object) -> Option<String> {
 
 /// Puts on what the spec adds to every object: metadata, owner. Returns fields that the type of its kind does not have,
 /// which are left out.
-fn dress(manifest: &mut Object, object: &Kustomization) -> Vec<String> {
+fn add_common_metadata(manifest: &mut Object, object: &Kustomization) -> Vec<String> {
     if let Some(common) = &object.spec.common_metadata {
         for (key, value) in &common.labels {
             manifest.set_label(key, value);
@@ -398,12 +400,12 @@ fn dress(manifest: &mut Object, object: &Kustomization) -> Vec<String> {
 }
 
 /// Whose health is waited for, and in which API versions those named are read.
-fn health(spec: &KustomizationSpec) -> (HealthWish, Vec<(ObjectId, String)>) {
+fn health(spec: &KustomizationSpec) -> (DesiredHealth, Vec<(ObjectId, String)>) {
     if spec.wait {
-        return (HealthWish::All, Vec::new());
+        return (DesiredHealth::All, Vec::new());
     }
     if spec.health_checks.is_empty() {
-        return (HealthWish::None, Vec::new());
+        return (DesiredHealth::None, Vec::new());
     }
     let named: Vec<(ObjectId, String)> = spec
         .health_checks
@@ -416,7 +418,7 @@ fn health(spec: &KustomizationSpec) -> (HealthWish, Vec<(ObjectId, String)>) {
             (ObjectId::new(namespace, &check.name, &gvk.group, &gvk.kind), gvk.version)
         })
         .collect();
-    (HealthWish::These(named.iter().map(|(id, _)| id.clone()).collect()), named)
+    (DesiredHealth::These(named.iter().map(|(id, _)| id.clone()).collect()), named)
 }
 
 /// Names the content of all manifests: equal digests mean equal builds.

@@ -1,6 +1,7 @@
 //! How the program does what is decided about a release: the part of the spec that no decision depends on.
 //!
-//! Source: helm-controller 1.6 `internal/action`. Elsewhere: the rest of the spec (`wish.rs`).
+//! Source: helm-controller 1.6 `internal/action`. Elsewhere: other fields of the spec
+//! (`helm_release/validated_spec.rs`).
 
 use crds::helm::{
     CrdsPolicy, HelmReleaseSpec, PostRenderStrategy, ServerSideApplyMode, WaitStrategyName,

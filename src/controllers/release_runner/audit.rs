@@ -12,7 +12,7 @@ use crds::release::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use objects::{Object, ObjectId};
 use reconcile::{ObjectKey, ROLLBACK};
-use release::audit::{self as told, AuditedRevision, Cause, OperationOutcome, Span};
+use release::audit::{self as release_audit, AuditedRevision, Cause, OperationOutcome, Span};
 use release::status::RefusedOperation;
 use release::{Action, Origin, Record, ReleaseDesiredState};
 
@@ -67,7 +67,7 @@ fn state(of: AuditedRevision) -> AuditState {
     }
 }
 
-fn step(of: told::AuditedStep) -> AuditStep {
+fn step(of: release_audit::AuditedStep) -> AuditStep {
     AuditStep {
         name: of.name.to_owned(),
         hook: of.hook,
@@ -129,7 +129,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let revisions = self.revisions();
         let Some(last) = revisions.last() else { return };
         let Some(journal) = &last.journal else { return };
-        let audit = told::of(&revisions, &last.record, journal, jiff::Timestamp::now());
+        let audit = release_audit::of(&revisions, &last.record, journal, jiff::Timestamp::now());
         let (changes, partial) = match &audit.span {
             Some(span) => (self.changes(span).await, span.partial),
             None => (Vec::new(), false),
@@ -141,7 +141,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             causes: audit.causes.into_iter().map(cause).collect(),
             from: audit.from.map(state),
             to: audit.to.map(state),
-            changes: audit::listed(changes, partial, &self.wish.secrets),
+            changes: audit::listed(changes, partial, &self.desired_release.secrets),
             steps: audit.steps.into_iter().map(step).collect(),
             omitted_steps: count(audit.omitted_steps),
             lifecycles: audit.answers.into_iter().map(answer).collect(),
@@ -150,7 +150,7 @@ impl<O: Owner> ReleaseExecutor<O> {
                 OperationOutcome::Failed => AuditOutcome::Failed,
                 OperationOutcome::Stopped => AuditOutcome::Stopped,
             },
-            message: audit.error.map(|error| self.wish.masked(&error)),
+            message: audit.error.map(|error| self.desired_release.masked(&error)),
             started: when(audit.started),
             ended: when(audit.ended),
             duration: took(audit.started, audit.ended),
@@ -172,7 +172,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             to: Some(named(&refused.to)),
             lifecycles: refused.answers.iter().cloned().map(answer).collect(),
             outcome: AuditOutcome::Failed,
-            message: text(self.wish.masked(&refused.error)),
+            message: text(self.desired_release.masked(&refused.error)),
             started: when(began),
             ended: when(now),
             duration: took(began, now),
@@ -206,7 +206,7 @@ impl<O: Owner> ReleaseExecutor<O> {
                 revision: Some(record.version.to_string()),
                 ..AuditState::default()
             }),
-            changes: audit::listed(changes, !faults.is_empty(), &self.wish.secrets),
+            changes: audit::listed(changes, !faults.is_empty(), &self.desired_release.secrets),
             outcome: match faults.is_empty() {
                 true => AuditOutcome::Succeeded,
                 false => AuditOutcome::Failed,

@@ -1,6 +1,6 @@
 //! The charts of releases, read once for all who release them.
 //!
-//! Elsewhere: which source has the chart (each owner), rendering (`prepare`).
+//! Elsewhere: which source has the chart (each owner), rendering (`render`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use golang::semver::Version;
 use helm::chart::{Chart, load};
 use helm::render::Templates;
 use parking_lot::Mutex;
-use reconcile::{ObjectKey, Rest, Time, Wake, reason};
+use reconcile::{ObjectKey, Outcome, Time, Wake, reason};
 
 use windlass_runtime::artifact;
 use windlass_runtime::context::Context;
@@ -102,14 +102,14 @@ const CHART_MUTATE_ERROR: reconcile::Reason = reconcile::Reason::new("ChartMutat
 pub(crate) async fn load(
     context: &Context,
     source: &ChartSource,
-) -> Result<Arc<LoadedChart>, Rest> {
+) -> Result<Arc<LoadedChart>, Outcome> {
     let key = source.key();
     if let Some(known) = context.shared::<Charts>().find(&key) {
         return Ok(known);
     }
     let what = format!("could not load chart of {}", source.node);
     let failed = |text: String| {
-        Rest::Failed(reason::ARTIFACT_FAILED, format!("{what}: {text}"), Wake::default())
+        Outcome::Failed(reason::ARTIFACT_FAILED, format!("{what}: {text}"), Wake::default())
     };
     let bytes =
         artifact::bytes(context, &source.artifact, source.is_elsewhere, MAX_CHART_ARCHIVE_BYTES)
@@ -124,7 +124,7 @@ pub(crate) async fn load(
     let read = read.await.map_err(|_| failed("reading it was interrupted".to_owned()))?;
     let (chart, oci_digest) = read.map_err(|why| match why {
         Unusable::Archive(error) => failed(error.to_string()),
-        Unusable::Version(text) => Rest::Failed(CHART_MUTATE_ERROR, text, Wake::default()),
+        Unusable::Version(text) => Outcome::Failed(CHART_MUTATE_ERROR, text, Wake::default()),
     })?;
     let bytes = chart.size();
     let loaded = Arc::new(LoadedChart { chart, oci_digest, templates: Mutex::default() });
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn only_revisions_that_name_a_digest_are_told_of() {
+    fn only_revisions_that_name_a_digest_are_announced() {
         for (kind, revision, wanted) in [
             ("HelmChart", "1.2.3", false),
             ("OCIRepository", "sha256:01", true),

@@ -1,12 +1,12 @@
 //! CustomResourceDefinitions of a release: those of `crds/` and those among its objects, as the guard lets them be.
 //!
-//! Here, too: waiting until a kind is served. Elsewhere: the guard itself (`crd_guard`), writing (`prepare`, `write`).
+//! Here, too: waiting until a kind is served. Elsewhere: the guard itself (`crd_guard`), writing (`render`, `write`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use objects::{Gvk, Object, ObjectId};
-use reconcile::{RemovalPermit, Rest, Wake, reason};
+use reconcile::{Outcome, RemovalPermit, Wake, reason};
 use release::{Action, Record};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -131,7 +131,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     pub(super) async fn guarded<'m>(
         &self,
         objects: impl Iterator<Item = &'m Object>,
-    ) -> Result<Vec<(ObjectId, ManifestPermission)>, Rest> {
+    ) -> Result<Vec<(ObjectId, ManifestPermission)>, Outcome> {
         let mut all = Vec::new();
         for object in objects.filter(|it| crd_guard::is_definition(it)) {
             let guard = self.guard();
@@ -145,7 +145,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     ///
     /// # Errors
     /// The API server could not be asked.
-    pub(super) async fn refused_hook(&self, hook: &Object) -> Result<Option<String>, Rest> {
+    pub(super) async fn refused_hook(&self, hook: &Object) -> Result<Option<String>, Outcome> {
         let change = self.guarded([hook].into_iter()).await?.pop();
         Ok(change.and_then(|(id, change)| match change {
             ManifestPermission::Allowed | ManifestPermission::Migrates => None,
@@ -166,7 +166,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     pub(super) async fn admitted<'m>(
         &self,
         objects: impl Iterator<Item = &'m Object>,
-    ) -> Result<BTreeSet<ObjectId>, Rest> {
+    ) -> Result<BTreeSet<ObjectId>, Outcome> {
         let mut skipped = BTreeSet::new();
         let mut refused = Vec::new();
         for (id, change) in self.guarded(objects).await? {
@@ -175,14 +175,16 @@ impl<O: Owner> ReleaseExecutor<O> {
                 ManifestPermission::Skipped => {
                     skipped.insert(id);
                 }
-                ManifestPermission::Refused(text) => refused.push(self.wish.masked(&text)),
+                ManifestPermission::Refused(text) => {
+                    refused.push(self.desired_release.masked(&text));
+                }
             }
         }
         if refused.is_empty() {
             return Ok(skipped);
         }
         let wake = Wake::at(self.soon_again());
-        Err(Rest::Failed(reason::CRD_INCOMPATIBLE, refused.join("\n"), wake))
+        Err(Outcome::Failed(reason::CRD_INCOMPATIBLE, refused.join("\n"), wake))
     }
 
     /// The definitions of a revision that are to stay as they are, and why an operation fails that makes a new revision.
@@ -196,7 +198,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         &self,
         members: &[Member],
         action: Action,
-    ) -> Result<(BTreeSet<ObjectId>, Option<String>), Rest> {
+    ) -> Result<(BTreeSet<ObjectId>, Option<String>), Outcome> {
         let mut all = BTreeSet::new();
         for (id, change) in self.guarded(members.iter().map(|it| &it.object)).await? {
             let refused = match change {
@@ -212,7 +214,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             };
             let Some(text) = refused else { continue };
             if matches!(action, Action::Install | Action::Upgrade) {
-                return Ok((all, Some(self.wish.masked(&text))));
+                return Ok((all, Some(self.desired_release.masked(&text))));
             }
             self.tell_of(reason::CRD_INCOMPATIBLE, Severity::Error, &text);
             all.insert(id);
@@ -232,13 +234,13 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Moves the objects of a definition out of versions that go; why that cannot be done.
-    async fn moved(&self, members: &[Member], id: &ObjectId) -> Result<Option<String>, Rest> {
+    async fn moved(&self, members: &[Member], id: &ObjectId) -> Result<Option<String>, Outcome> {
         let Some(member) = members.iter().find(|it| it.id == *id) else { return Ok(None) };
         self.migrated(&member.object).await
     }
 
     /// The same for a manifest. It is interrupted when the owner is suspended, deleted or changed.
-    pub(super) async fn migrated(&self, manifest: &Object) -> Result<Option<String>, Rest> {
+    pub(super) async fn migrated(&self, manifest: &Object) -> Result<Option<String>, Outcome> {
         let guard = self.guard();
         let is_overtaken = || self.owner.is_overtaken(self.desired());
         match self.permit.aside(guard.migrate(manifest, MANAGER, &is_overtaken)).await {
@@ -284,7 +286,7 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     /// Whether a definition is one of `crds/` now: a chart that moved it there has not given it up.
     fn comes_with_the_chart(&self, name: &str) -> bool {
-        let chart = self.wish.chart.as_ref().map(|loaded| &loaded.chart);
+        let chart = self.desired_release.chart.as_ref().map(|loaded| &loaded.chart);
         chart.map(helm::chart::crds).unwrap_or_default().iter().any(|file| {
             let text = String::from_utf8_lossy(&file.file.data);
             let all = manifest_objects::read(&text).unwrap_or_default();
@@ -296,7 +298,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         self.owner.announce(Event {
             severity,
             reason: why.as_str().to_owned(),
-            message: self.wish.masked(text),
+            message: self.desired_release.masked(text),
             metadata: BTreeMap::new(),
         });
     }

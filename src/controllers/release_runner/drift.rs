@@ -8,11 +8,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use apply::changes::masked;
+use apply::field_conflict::contested_text;
 use apply::meta::has;
-use apply::rival::contested_text;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
-use reconcile::{Rest, Time};
+use reconcile::{Outcome, Time};
 use release::Record;
 use release::decide::Drift;
 use release::journal::Action;
@@ -45,10 +45,10 @@ const IGNORE: &str = "spec.driftDetection.ignore";
 
 impl<O: Owner> ReleaseExecutor<O> {
     /// Compares the objects of a revision with the cluster; those that drifted are remembered for a correction.
-    pub(super) async fn drift(&self, record: &Record) -> Result<Drift, Rest> {
+    pub(super) async fn drift(&self, record: &Record) -> Result<Drift, Outcome> {
         let members = match self.members(record).await {
             Ok(members) => members,
-            Err(error) => return Ok(Drift::Error(self.wish.masked(&error.text()?))),
+            Err(error) => return Ok(Drift::Error(self.desired_release.masked(&error.text()?))),
         };
         let ids: BTreeSet<&ObjectId> = members.iter().map(|member| &member.id).collect();
         self.contests().retain(|id| ids.contains(id));
@@ -99,12 +99,12 @@ impl<O: Owner> ReleaseExecutor<O> {
         if drifted.is_empty() {
             return Ok(match faults.is_empty() {
                 true => Drift::None,
-                false => Drift::Error(self.wish.masked(&faults.join("; "))),
+                false => Drift::Error(self.desired_release.masked(&faults.join("; "))),
             });
         }
         // Differs(flux): what cannot be compared keeps nothing else from being corrected; the run after that tells of it.
         for fault in faults {
-            line(&mut text, &self.wish.masked(&format!("{fault} (comparison failed)")));
+            line(&mut text, &self.desired_release.masked(&format!("{fault} (comparison failed)")));
         }
         self.known().drifted = drifted;
         let digest = format!("sha256:{}", hex::encode(Sha256::digest(&text)));
@@ -141,7 +141,7 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     /// The digest by which an object counts as applied: another one where other fields of it are ignored.
     pub(super) fn manifest_digest(&self, object: &Object) -> String {
-        self.wish.ignore.digest(object, &apply::compare::digest(object))
+        self.desired_release.ignore.digest(object, &apply::compare::digest(object))
     }
 
     /// How long a contested object is not corrected: until the release is observed again, to the second.
@@ -158,7 +158,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let standing = self.contests().standing(jiff::Timestamp::now());
         let until = standing.values().map(|(_, until)| *until).min()?;
         let strings: Vec<String> = standing.into_values().map(|(text, _)| text).collect();
-        Some((self.wish.masked(&strings.join("; ")), until))
+        Some((self.desired_release.masked(&strings.join("; ")), until))
     }
 
     /// Compares an object with the cluster. One that a rival changed and that has not drifted is no longer contested.
@@ -200,7 +200,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             watcher.released(&self.node, id);
             return Ok(DriftComparison::Same);
         }
-        let rules = &self.wish.ignore;
+        let rules = &self.desired_release.ignore;
         let payload = match rules.leave_alone(object) {
             true => object.clone(),
             false => rules.payload(object, &live, MANAGER),

@@ -1,22 +1,22 @@
-//! A run of one release: the engine's steps until it rests, and what it leaves to the next run.
+//! A run of one release: the engine's steps until it has an outcome, and what it leaves to the next run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use objects::ObjectId;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{Edge, ObjectKey, Rest, Retries, Time, Wake};
+use reconcile::{Edge, ObjectKey, Outcome, Retries, Time, Wake};
 use release::Release;
 use release::status::{DRIFT_CORRECTION_FAILED, STATE_ERROR};
 
 use super::executor::ReleaseExecutor;
 use super::hook_watch::HookWatch;
 use super::storage::Storage;
-use super::{Owner, Wish};
+use super::{DesiredRelease, Owner};
 use crate::controllers::applier::Observation;
 use windlass_runtime::context::Context;
 use windlass_runtime::field_conflict::Contests;
-use windlass_runtime::permit::Line;
+use windlass_runtime::permit::Priority;
 use windlass_runtime::target::ClusterTarget;
 
 /// What a release remembers between runs.
@@ -39,8 +39,8 @@ struct DriveState {
 
 /// What a run that waits leaves to the next one.
 struct Wait {
-    /// What was wished for; for anything else nothing of it holds.
-    wished: String,
+    /// Of which desired state this is; for any other nothing of it holds.
+    desired_identity: String,
     observation: Observation,
     /// Objects that were ready while others were awaited, and the resourceVersions in which they were.
     healthy: BTreeMap<ObjectId, u64>,
@@ -71,23 +71,23 @@ impl ReleaseRunnerState {
     /// says until when.
     fn with_backoff(
         &self,
-        rest: Rest,
+        outcome: Outcome,
         is_asked: bool,
         again: impl FnOnce(&mut Retries) -> Time,
-    ) -> Rest {
+    ) -> Outcome {
         let mut state = self.of();
         if is_asked {
             state.retries.end();
         }
-        match rest {
-            Rest::Failed(why @ (STATE_ERROR | DRIFT_CORRECTION_FAILED), text, _) => {
-                Rest::Failed(why, text, Wake::at(again(&mut state.retries)))
+        match outcome {
+            Outcome::Failed(why @ (STATE_ERROR | DRIFT_CORRECTION_FAILED), text, _) => {
+                Outcome::Failed(why, text, Wake::at(again(&mut state.retries)))
             }
             // An API server that does not answer says nothing of what was refused before.
-            Rest::Failed(..) => rest,
+            Outcome::Failed(..) => outcome,
             _ => {
                 state.retries.end();
-                rest
+                outcome
             }
         }
     }
@@ -100,7 +100,7 @@ impl ReleaseRunnerState {
 
 /// How a run ended.
 pub(crate) struct DriveReport {
-    pub(crate) rest: Rest,
+    pub(crate) outcome: Outcome,
     /// What the operation does that is under way.
     pub(crate) running: Option<String>,
     /// Whether it waits for objects or a hook, so that a further run has nothing to do but observe them.
@@ -109,78 +109,82 @@ pub(crate) struct DriveReport {
     pub(crate) is_unanswered: bool,
 }
 
-/// Does what the engine says until it rests; nothing where the owner changed meanwhile.
+/// Does what the engine says until it has an outcome; nothing where the owner changed meanwhile.
 pub(crate) async fn drive<O: Owner>(
     context: &Arc<Context>,
     target: &Arc<ClusterTarget>,
     node: &ObjectKey,
     owner: &Arc<O>,
-    wish: &Arc<Wish>,
+    desired_release: &Arc<DesiredRelease>,
     memory: &ReleaseRunnerState,
 ) -> Option<DriveReport> {
     target.watcher().begins_observing(node);
-    let line = if memory.of().wait.is_some() { Line::GoOn } else { Line::Begin };
-    let permit = target.applying().run_permit_in(line, &node.namespace).await;
-    let world = ReleaseExecutor {
+    let priority = if memory.of().wait.is_some() { Priority::Resume } else { Priority::New };
+    let permit = target.applying().run_permit_in(priority, &node.namespace).await;
+    let executor = ReleaseExecutor {
         context: context.clone(),
         target: target.clone(),
         permit,
         node: node.clone(),
         owner: owner.clone(),
-        wish: wish.clone(),
+        desired_release: desired_release.clone(),
         contests: memory.of().contests.clone(),
         known: Mutex::default(),
     };
-    let desired = &wish.desired;
-    let wished = format!("{} {} {}", desired.owner, desired.inputs, desired.generation);
+    let desired = &desired_release.desired;
+    let desired_identity = format!("{} {} {}", desired.owner, desired.inputs, desired.generation);
     let (wait, hook_watch) = {
         let mut memory = memory.of();
-        (memory.wait.take().filter(|it| it.wished == wished), memory.hook_watch.take())
+        (
+            memory.wait.take().filter(|it| it.desired_identity == desired_identity),
+            memory.hook_watch.take(),
+        )
     };
     let before = wait.as_ref().map(|it| it.observation);
     if let Some(wait) = wait {
-        world.resume(wait.healthy, wait.records);
+        executor.resume(wait.healthy, wait.records);
     }
-    world.known().hook_watch = hook_watch;
-    if !wish.is_observed() {
+    executor.known().hook_watch = hook_watch;
+    if !desired_release.is_observed() {
         target.watcher().release_objects(node);
     }
-    let (_, rest) = reconcile::drive::<Release>(&wish.desired, &world).await;
-    let hook_watch = world.known().hook_watch.take();
+    let (_, outcome) = reconcile::drive::<Release>(&desired_release.desired, &executor).await;
+    let hook_watch = executor.known().hook_watch.take();
     let is_hook_watched = hook_watch.as_ref().is_some_and(|it| it.wakes());
     {
         let mut memory = memory.of();
-        (memory.hook_watch, memory.under_way) = (hook_watch, world.known().under_way);
+        (memory.hook_watch, memory.under_way) = (hook_watch, executor.known().under_way);
     }
-    let rest = match rest.is_settled() {
-        true => rest,
-        false => owner.settle().await.err().unwrap_or(rest),
+    let outcome = match outcome.is_settled() {
+        true => outcome,
+        false => owner.settle().await.err().unwrap_or(outcome),
     };
-    if world.is_outdated() {
+    if executor.is_outdated() {
         return None;
     }
-    let rest = memory.with_backoff(rest, owner.is_asked(), |retries| {
+    let outcome = memory.with_backoff(outcome, owner.is_asked(), |retries| {
         let now = jiff::Timestamp::now();
         let seed = reconcile::seed(&desired.owner);
-        retries.refused(&wished, now, desired.retry, desired.interval, seed)
+        retries.refused(&desired_identity, now, desired.retry, desired.interval, seed)
     });
     // Neither another owner in the way nor rights are objects of the target, and neither is a dependency.
-    let waits = match &rest {
-        Rest::Blocked(_, _, wake) => wake.on.clone(),
-        Rest::Failed(..) => world.lacked(),
+    let waits = match &outcome {
+        Outcome::Blocked(_, _, wake) => wake.on.clone(),
+        Outcome::Failed(..) => executor.lacked(),
         _ => BTreeSet::new(),
     };
-    context.hub.set_edges(node, Edge::Waits, waits);
-    let awaited = rest.wake().map(|wake| world.awaited(wake)).unwrap_or_default();
+    context.work_queue.set_edges(node, Edge::Waits, waits);
+    let awaited = outcome.wake().map(|wake| executor.awaited(wake)).unwrap_or_default();
     target.watcher().await_objects(node, &awaited);
-    let is_waiting = matches!(rest, Rest::Running(..)) && (is_hook_watched || !awaited.is_empty());
+    let is_waiting =
+        matches!(outcome, Outcome::Running(..)) && (is_hook_watched || !awaited.is_empty());
     if is_waiting {
-        let (healthy, records) = world.left();
+        let (healthy, records) = executor.left();
         let observation = Observation::again(before);
-        memory.of().wait = Some(Wait { wished, observation, healthy, records });
+        memory.of().wait = Some(Wait { desired_identity, observation, healthy, records });
     }
-    let is_unanswered = !rest.is_settled() && world.is_unanswered();
-    Some(DriveReport { rest, running: world.running(), is_waiting, is_unanswered })
+    let is_unanswered = !outcome.is_settled() && executor.is_unanswered();
+    Some(DriveReport { outcome, running: executor.running(), is_waiting, is_unanswered })
 }
 
 #[cfg(test)]
@@ -198,15 +202,15 @@ mod tests {
         let at = |second: i64| Time::from_second(1_800_000_000 + second).unwrap();
         let failed = || {
             let text = "namespace shop is being terminated".to_owned();
-            Rest::Failed(DRIFT_CORRECTION_FAILED, text, Wake::at(at(0)))
+            Outcome::Failed(DRIFT_CORRECTION_FAILED, text, Wake::at(at(0)))
         };
         // In how many seconds a run follows on one that ended in this second.
-        let next = |second: i64, rest: Rest, is_asked: bool| {
-            let rest = memory.with_backoff(rest, is_asked, |retries| {
+        let next = |second: i64, outcome: Outcome, is_asked: bool| {
+            let outcome = memory.with_backoff(outcome, is_asked, |retries| {
                 let [retry, interval] = [1, 600].map(Duration::from_secs);
                 retries.refused("a", at(second), retry, interval, 1)
             });
-            let wake = rest.wake().and_then(Wake::earliest);
+            let wake = outcome.wake().and_then(Wake::earliest);
             wake.map_or(0., |wake| wake.duration_since(at(second)).as_secs_f64())
         };
         let is_about = |delay: f64, nominal: f64| (delay - nominal).abs() <= nominal * 0.11;
@@ -215,11 +219,11 @@ mod tests {
             assert!(is_about(delay, nominal), "{delay}");
         }
         // An API server that does not answer neither ends that nor is waited for as long.
-        let silent = Rest::Failed(RECONCILE_ERROR, String::new(), Wake::at(at(52)));
+        let silent = Outcome::Failed(RECONCILE_ERROR, String::new(), Wake::at(at(52)));
         assert!(is_about(next(50, silent, false), 2.));
         assert!(is_about(next(60, failed(), false), 16.));
         assert!(is_about(next(100, failed(), true), 1.), "a user asks");
-        next(110, Rest::Settled(reason::SUCCEEDED, String::new()), false);
+        next(110, Outcome::Settled(reason::SUCCEEDED, String::new()), false);
         assert!(is_about(next(120, failed(), false), 1.), "it was well since");
     }
 }

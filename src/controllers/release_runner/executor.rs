@@ -1,6 +1,6 @@
 //! The world of a release: its records, the objects of a cluster, and the status that its owner keeps.
 //!
-//! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`prepare`, `hooks`, `write`),
+//! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`render`, `hooks`, `write`),
 //! observing objects (`observe`, `drift`), what to do (engine `release`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,10 +11,10 @@ use apply::changes::{ObjectChange, What};
 use crds::ResourceInventory;
 use objects::{Object, ObjectId};
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{ObjectKey, Rest, Time, Wake, reason};
-use release::account::running_text;
+use reconcile::{ObjectKey, Outcome, Time, Wake, reason};
 use release::hold::LIFECYCLES_UNKNOWN;
 use release::operation::{Live, Opening, StepOutcome, opened, rolled_back};
+use release::operation_status::running_text;
 use release::plan::{Need, ReleaseObservedState, RunProgress, is_under_way};
 use release::snapshot;
 use release::status::{self as words, ReleaseStatus, Report};
@@ -26,11 +26,11 @@ use sha2::{Digest as _, Sha256};
 
 use super::hook_watch::HookWatch;
 use super::manifest_objects::{self, Member, MemberError};
-use super::prepare::PreparedRevision;
+use super::render::PreparedRevision;
 use super::step_error::StepError;
 use super::storage::{Storage, StorageError};
 use super::write::CorrectionReport;
-use super::{Owner, Wish, inventory};
+use super::{DesiredRelease, Owner, inventory};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
 use windlass_runtime::context::Context;
@@ -105,7 +105,7 @@ pub(super) struct ReleaseExecutor<O> {
     pub(super) permit: RunPermit,
     pub(super) node: ObjectKey,
     pub(super) owner: Arc<O>,
-    pub(super) wish: Arc<Wish>,
+    pub(super) desired_release: Arc<DesiredRelease>,
     /// Objects that somebody else changes again and again.
     pub(super) contests: Arc<Mutex<Contests>>,
     pub(super) known: Mutex<ObservedReleaseState>,
@@ -137,7 +137,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     pub(super) fn desired(&self) -> &ReleaseDesiredState {
-        &self.wish.desired
+        &self.desired_release.desired
     }
 
     /// Whether somebody changed, suspended or deleted the owner since the run began: another run has to decide.
@@ -150,7 +150,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         self.known().is_unanswered
     }
 
-    /// Where to watch what a rest waits for.
+    /// Where to watch what an outcome waits for.
     pub(super) fn awaited(&self, wake: &Wake) -> Vec<AwaitedObject> {
         let mut known = self.known();
         wake.on.iter().filter_map(|node| known.awaited.remove(node)).collect()
@@ -183,9 +183,9 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// What a request without a usable answer means: it is no fault of the spec, so it is repeated soon.
-    pub(super) fn no_answer(&self, error: &ClusterError) -> Rest {
+    pub(super) fn no_answer(&self, error: &ClusterError) -> Outcome {
         self.known().is_unanswered |= matches!(error, ClusterError::NoAnswer(_));
-        Rest::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(self.soon()))
+        Outcome::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(self.soon()))
     }
 
     /// Notes that a request about an object of the release was refused: what is refused for want of rights is tried again
@@ -195,7 +195,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             let place = self.target.place();
             let nodes = [id.namespace.as_str(), ""].map(|namespace| rights(place, namespace));
             self.known().lacked.extend(nodes);
-            self.target.follow_rights(&self.context.hub);
+            self.target.follow_rights(&self.context.work_queue);
         }
     }
 
@@ -208,7 +208,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         jiff::Timestamp::now().saturating_add(TRANSIENT_RETRY_DELAY).unwrap_or(Time::MAX)
     }
 
-    fn not_stored(&self, error: &StorageError) -> Rest {
+    fn not_stored(&self, error: &StorageError) -> Outcome {
         let is_unanswered = matches!(error, StorageError::Cluster(ClusterError::NoAnswer(_), _));
         self.known().is_unanswered |= is_unanswered;
         let at = match error {
@@ -218,11 +218,11 @@ impl<O: Owner> ReleaseExecutor<O> {
             }
             StorageError::Cluster(..) | StorageError::Pack(_) => self.soon(),
         };
-        Rest::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(at))
+        Outcome::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(at))
     }
 
     /// The records that a run is about.
-    async fn storage(&self) -> Result<Arc<Storage>, Rest> {
+    async fn storage(&self) -> Result<Arc<Storage>, Outcome> {
         let status = self.owner.status();
         let (namespace, name) = released(self.desired(), &status);
         if let Some(storage) = self.known().storage.clone()
@@ -240,7 +240,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// The objects of a revision.
     ///
     /// # Errors
-    /// Why there are none, or that the run rests.
+    /// Why there are none, or that the run has an outcome.
     pub(super) async fn members(&self, record: &Record) -> Result<Arc<Vec<Member>>, StepError> {
         let text = text_of(record);
         if let Some(known) = self.known().members.get(&text) {
@@ -295,20 +295,20 @@ impl<O: Owner> ReleaseExecutor<O> {
         }
     }
 
-    fn record(&self, version: i64) -> Result<Arc<Record>, Rest> {
+    fn record(&self, version: i64) -> Result<Arc<Record>, Outcome> {
         let found = self.known().revisions.get(version).map(|it| it.record.clone());
         found.ok_or_else(|| {
             let text = format!(
                 "revision {version} of the release was deleted by another client, retrying"
             );
-            Rest::Failed(words::RECONCILE_ERROR, text, Wake::at(self.soon()))
+            Outcome::Failed(words::RECONCILE_ERROR, text, Wake::at(self.soon()))
         })
     }
 
     /// Two owners that mean one release would undo each other's work for ever, so the second one does nothing.
     ///
     /// Differs(flux): there each of them upgrades the release in turn.
-    fn unclaimed(&self, revisions: &Revisions) -> Result<(), Rest> {
+    fn unclaimed(&self, revisions: &Revisions) -> Result<(), Outcome> {
         let desired = self.desired();
         let Some(last) = revisions.last().filter(|_| !desired.deleted) else { return Ok(()) };
         let journal = last.journal.as_ref();
@@ -321,7 +321,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let rival = if is_ours { None } else { self.owner.rival(journal, &last.record) };
         let Some((node, text)) = rival else { return Ok(()) };
         let wake = Wake::on(node).and_at(self.soon_again());
-        Err(Rest::Blocked(words::STATE_ERROR, text, wake))
+        Err(Outcome::Blocked(words::STATE_ERROR, text, wake))
     }
 
     pub(super) fn soon_again(&self) -> Time {
@@ -329,15 +329,15 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Has the owner keep what was decided, and tell of what happened.
-    async fn tell(&self, told: &Report) -> Result<(), Rest> {
-        if told.ended.is_some() {
+    async fn tell(&self, report: &Report) -> Result<(), Outcome> {
+        if report.ended.is_some() {
             self.audit().await;
         }
-        if let Some(refused) = &told.refused {
+        if let Some(refused) = &report.refused {
             self.audit_refused(refused).await;
         }
-        let inventory = self.inventory(told).await?;
-        self.owner.tell(told, inventory, self.desired()).await
+        let inventory = self.inventory(report).await?;
+        self.owner.tell(report, inventory, self.desired()).await
     }
 
     /// What the operation does that is under way, as its journal said at the last look.
@@ -350,13 +350,13 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// The inventory, where something happened to the release.
-    async fn inventory(&self, told: &Report) -> Result<Option<ResourceInventory>, Rest> {
-        let Some(last) = self.last().filter(|_| !told.events.is_empty()) else { return Ok(None) };
+    async fn inventory(&self, report: &Report) -> Result<Option<ResourceInventory>, Outcome> {
+        let Some(last) = self.last().filter(|_| !report.events.is_empty()) else { return Ok(None) };
         let is_gone = last.info.status == release::record::RevisionStatus::Uninstalled;
-        if told.status.history.is_empty() || is_gone || self.desired().deleted {
+        if report.status.history.is_empty() || is_gone || self.desired().deleted {
             return Ok(None);
         }
-        let chart = self.wish.chart.as_ref().map(|loaded| &loaded.chart);
+        let chart = self.desired_release.chart.as_ref().map(|loaded| &loaded.chart);
         let members = match self.members(&last).await {
             Ok(members) => members,
             Err(error) => return error.text().map(|_| None),
@@ -374,7 +374,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Stores a new revision: of what was prepared, or of what an earlier one was.
-    async fn open(&self, prune: &[i64], write: &release::operation::Write) -> Result<(), Rest> {
+    async fn open(&self, prune: &[i64], write: &release::operation::Write) -> Result<(), Outcome> {
         let storage = self.storage().await?;
         let failed = |error: StorageError| self.not_stored(&error);
         storage.purge(prune).await.map_err(failed)?;
@@ -384,13 +384,18 @@ impl<O: Owner> ReleaseExecutor<O> {
         let record = match (journal.action, journal.target, base) {
             (Action::Rollback, Some(target), Some(current)) => {
                 let target = self.record(target)?;
-                let server_side = self.wish.options.is_server_side(Action::Rollback, Some(&target));
+                let server_side =
+                    self.desired_release.options.is_server_side(Action::Rollback, Some(&target));
                 rolled_back(&current, &target, server_side, journal.started)
             }
             (_, _, base) => {
                 let Some(prepared) = self.known().prepared.take() else {
                     let text = "the rendered release was lost; rendering it again".to_owned();
-                    return Err(Rest::Failed(words::RECONCILE_ERROR, text, Wake::at(self.soon())));
+                    return Err(Outcome::Failed(
+                        words::RECONCILE_ERROR,
+                        text,
+                        Wake::at(self.soon()),
+                    ));
                 };
                 let target = &self.desired().target;
                 let opening = Opening {
@@ -407,27 +412,27 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Corrects drift; the text is why not all of it was.
-    async fn correct(&self, version: i64) -> Result<Option<String>, Rest> {
+    async fn correct(&self, version: i64) -> Result<Option<String>, Outcome> {
         let record = self.record(version)?;
         let CorrectionReport { changed, faults, stopped } = self.correct_objects(&record).await;
-        let reasons = faults.iter().map(String::as_str).chain(stopped.as_ref().map(Rest::text));
-        let faults: Vec<String> = reasons.map(|it| self.wish.masked(it)).collect();
+        let reasons = faults.iter().map(String::as_str).chain(stopped.as_ref().map(Outcome::text));
+        let faults: Vec<String> = reasons.map(|it| self.desired_release.masked(it)).collect();
         if let Some(event) = corrected(&self.owner.status(), &record, &changed) {
             self.owner.announce(event);
         }
         self.audit_correction(&record, changed, &faults).await;
-        if let Some(rest) = stopped {
-            return Err(rest);
+        if let Some(outcome) = stopped {
+            return Err(outcome);
         }
         Ok((!faults.is_empty()).then(|| faults.join("\n")))
     }
 
     /// Does a step; what came of it is its outcome.
-    async fn done(&self, step: &ReleaseStep) -> Result<StepOutcome, Rest> {
+    async fn done(&self, step: &ReleaseStep) -> Result<StepOutcome, Outcome> {
         let mut outcome = StepOutcome { step: step.clone(), created: Vec::new(), error: None };
         let failed = |error: StorageError| self.not_stored(&error);
         match step {
-            ReleaseStep::Tell(told) => self.tell(told).await?,
+            ReleaseStep::Tell(report) => self.tell(report).await?,
             ReleaseStep::Prepare { action, version, .. } => {
                 let base = self.known().revisions.current().map(|it| it.record.clone());
                 let base = base.filter(|_| *action == Action::Upgrade);
@@ -489,12 +494,12 @@ impl<O: Owner> ReleaseExecutor<O> {
             }
         }
         // The API server quotes what it refuses.
-        outcome.error = outcome.error.map(|text| self.wish.masked(&text));
+        outcome.error = outcome.error.map(|text| self.desired_release.masked(&text));
         Ok(outcome)
     }
 
     /// Asks a lifecycle.
-    async fn ask(&self, ask: &::lifecycle::Ask) -> Result<(), Rest> {
+    async fn ask(&self, ask: &::lifecycle::Ask) -> Result<(), Outcome> {
         let ReleaseDesiredState { owner, target, kube_context, .. } = self.desired();
         let asking = Asking {
             node: &self.node,
@@ -505,7 +510,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let asked = lifecycle::ask(&self.context, &asking, ask).await;
         match asked.map_err(|error| self.no_answer(&error))? {
             None => Ok(()),
-            Some(text) => Err(Rest::Failed(LIFECYCLES_UNKNOWN, text, Wake::at(self.soon()))),
+            Some(text) => Err(Outcome::Failed(LIFECYCLES_UNKNOWN, text, Wake::at(self.soon()))),
         }
     }
 
@@ -524,15 +529,18 @@ impl<O: Owner> ReleaseExecutor<O> {
         events
     }
 
-    pub(super) fn overtaken(&self) -> Rest {
+    pub(super) fn overtaken(&self) -> Outcome {
         self.known().outdated = true;
         let text = "the spec was changed during the run".to_owned();
-        Rest::Running(reason::PROGRESSING, text, Wake::default())
+        Outcome::Running(reason::PROGRESSING, text, Wake::default())
     }
 }
 
 impl<O: Owner> reconcile::Executor<Release> for ReleaseExecutor<O> {
-    async fn observe(&self, desired: &ReleaseDesiredState) -> Result<ReleaseObservedState, Rest> {
+    async fn observe(
+        &self,
+        desired: &ReleaseDesiredState,
+    ) -> Result<ReleaseObservedState, Outcome> {
         if self.owner.is_overtaken(self.desired()) {
             return Err(self.overtaken());
         }
@@ -552,7 +560,9 @@ impl<O: Owner> reconcile::Executor<Release> for ReleaseExecutor<O> {
         match (need(desired, &status, &revisions), last) {
             (Need::Operation(scope), Some(last)) => {
                 let journal = last.journal.as_ref().map_or("", |it| it.id.as_str());
-                live = self.wish.masked_live(self.live(&last.record, journal, scope).await?);
+                live = self
+                    .desired_release
+                    .masked_live(self.live(&last.record, journal, scope).await?);
             }
             (Need::Drift, Some(last)) => drift = Some(self.drift(&last.record).await?),
             _ => self.known().hook_watch = None,
@@ -566,7 +576,7 @@ impl<O: Owner> reconcile::Executor<Release> for ReleaseExecutor<O> {
         Ok(ReleaseObservedState { now, status, revisions, live, drift, contested, outcome, ran })
     }
 
-    async fn perform(&self, step: &ReleaseStep) -> Result<(), Rest> {
+    async fn perform(&self, step: &ReleaseStep) -> Result<(), Outcome> {
         if !matches!(step, ReleaseStep::Tell(_)) {
             self.owner.settle().await?;
         }

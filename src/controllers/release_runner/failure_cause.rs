@@ -209,13 +209,13 @@ mod tests {
     #[tokio::test]
     async fn only_warnings_about_the_object_its_unready_pods_and_replica_sets_are_read() {
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let told = asked.clone();
+        let recorded = asked.clone();
         let cluster = answering(move |(request, _)| {
             let Some((path, query)) = request.split_once('?') else {
                 return (200, Body::from(KINDS));
             };
             let query = percent_encoding::percent_decode_str(query).decode_utf8_lossy();
-            told.lock().push(query.clone().into_owned());
+            recorded.lock().push(query.clone().into_owned());
             let is_last = query.contains("continue=");
             let items = match (path.ends_with("/pods"), query.contains("kind=ReplicaSet")) {
                 (true, _) => json!([

@@ -21,7 +21,7 @@ use windlass_cluster::decode::FullObject;
 use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::watch::WatcherEvent as Event;
 use windlass_cluster::{Cluster, ClusterError};
-use windlass_runtime::work_queue::Hub;
+use windlass_runtime::work_queue::WorkQueue;
 
 /// How long the first list of a watch may take; then the hook is created without it.
 const LISTED_WITHIN: Duration = Duration::from_secs(10);
@@ -97,7 +97,7 @@ impl HookWatch {
     /// Remembers what is noted, and follows the object where that is worth it.
     pub(super) fn begin(
         cluster: &Cluster,
-        hub: Arc<Hub>,
+        work_queue: Arc<WorkQueue>,
         node: &ObjectKey,
         member: &Member,
         hook: Hook,
@@ -113,8 +113,10 @@ impl HookWatch {
             let api_version = member.object.api_version().to_owned();
             let kind = member.id.kind.clone();
             let read = move |object| understood(object, &api_version, &kind, &operation);
-            tokio::spawn(follow(events, read, shared, move || hub.wake(&node, WakeReason::Waiting)))
-                .abort_handle()
+            tokio::spawn(follow(events, read, shared, move || {
+                work_queue.wake(&node, WakeReason::Waiting);
+            }))
+            .abort_handle()
         });
         Self { hook, shared, task }
     }

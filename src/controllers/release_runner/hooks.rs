@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use apply::Health as State;
 use objects::{Masking, Object};
-use reconcile::{ObjectKey, Rest};
+use reconcile::{ObjectKey, Outcome};
 use release::Record;
 use release::journal::HOOK_ANNOTATION;
 use release::operation::{Health, HookObject};
@@ -47,7 +47,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// The object of a hook that can be built.
-    async fn built_hook(&self, record: &Record, place: usize) -> Result<Option<Member>, Rest> {
+    async fn built_hook(&self, record: &Record, place: usize) -> Result<Option<Member>, Outcome> {
         match self.hook_member(record, place).await {
             Ok(member) => Ok(Some(member)),
             Err(error) => error.text().map(|_| None),
@@ -61,7 +61,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         place: usize,
         operation: &str,
         on: &mut BTreeSet<ObjectKey>,
-    ) -> Result<HookObject, Rest> {
+    ) -> Result<HookObject, Outcome> {
         // What cannot be built is not there; creating it tells why.
         let Some(member) = self.built_hook(record, place).await? else {
             return Ok(HookObject::Missing);
@@ -92,7 +92,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         place: usize,
         operation: &str,
         on: &mut BTreeSet<ObjectKey>,
-    ) -> Result<(HookObject, bool), Rest> {
+    ) -> Result<(HookObject, bool), Outcome> {
         let Some(member) = self.built_hook(record, place).await? else {
             return Ok((HookObject::Missing, false));
         };
@@ -136,11 +136,11 @@ impl<O: Owner> ReleaseExecutor<O> {
         let follows = matches!(
             (member.object.api_version(), member.object.kind()),
             ("batch/v1", "Job") | ("v1", "Pod")
-        ) || self.wish.expressions.judges(&member.object);
+        ) || self.desired_release.expressions.judges(&member.object);
         let cluster = &self.target.cluster;
-        let hub = self.context.hub.clone();
+        let work_queue = self.context.work_queue.clone();
         let hook = Hook { operation: operation.to_owned(), place, is_noted, follows };
-        let watch = HookWatch::begin(cluster, hub, &self.node, member, hook);
+        let watch = HookWatch::begin(cluster, work_queue, &self.node, member, hook);
         watch.began().await;
         let watch = Arc::new(watch);
         self.known().hook_watch = Some(watch.clone());
@@ -177,7 +177,7 @@ impl<O: Owner> ReleaseExecutor<O> {
                     _ => return Health::Pending(vec![pending(member)]),
                 }
             }
-            _ => match self.wish.expressions.report(live).await {
+            _ => match self.desired_release.expressions.report(live).await {
                 Some(report) => report,
                 None => return Health::Done,
             },
@@ -188,7 +188,7 @@ impl<O: Owner> ReleaseExecutor<O> {
                 let cause = failure_cause::of(&self.target.cluster, member, &report).await;
                 let cause = cause.map(|it| format!(": {it}")).unwrap_or_default();
                 let secrets = contents_of_secrets(record);
-                let masked = |text: &str| secrets.mask(&self.wish.masked(text));
+                let masked = |text: &str| secrets.mask(&self.desired_release.masked(text));
                 let line = failure_cause::last_line(&self.target.cluster, member, masked).await;
                 let line = line.map(|it| format!("; last log line: {it}")).unwrap_or_default();
                 Health::Failed(format!(
@@ -209,7 +209,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         record: &Record,
         place: usize,
         operation: &str,
-    ) -> Result<Option<String>, Rest> {
+    ) -> Result<Option<String>, Outcome> {
         let mut member = match self.hook_member(record, place).await {
             Ok(member) => member,
             Err(error) => return error.text().map(Some),
@@ -259,7 +259,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         &self,
         record: &Record,
         place: usize,
-    ) -> Result<Option<String>, Rest> {
+    ) -> Result<Option<String>, Outcome> {
         let Some(member) = self.built_hook(record, place).await? else { return Ok(None) };
         if member.id.kind == CRD {
             return Ok(None);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use apply::{Health as State, Report, health};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
-use reconcile::Rest;
+use reconcile::Outcome;
 use release::operation::{Health, Live, ObservationScope};
 use release::{Record, removal};
 
@@ -55,7 +55,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         record: &Record,
         journal: &str,
         scope: ObservationScope,
-    ) -> Result<Live, Rest> {
+    ) -> Result<Live, Outcome> {
         let mut live = Live::default();
         if !matches!(scope, ObservationScope::Run(_)) {
             self.known().hook_watch = None;
@@ -86,7 +86,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         record: &Record,
         jobs: bool,
         on: &mut BTreeSet<reconcile::ObjectKey>,
-    ) -> Result<Health, Rest> {
+    ) -> Result<Health, Outcome> {
         let members = match self.members(record).await {
             Ok(members) => members,
             Err(error) => return Ok(Health::Failed(error.text()?)),
@@ -144,7 +144,7 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     /// Whether an object has a state to wait for, by its kind or by an expression of the spec.
     fn is_waited(&self, object: &Object) -> bool {
-        !is_inert(object) || self.wish.expressions.judges(object)
+        !is_inert(object) || self.desired_release.expressions.judges(object)
     }
 
     /// How objects are, and which of them are ready from now on.
@@ -152,7 +152,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         &self,
         members: Vec<&'m Member>,
         jobs: bool,
-    ) -> Result<Vec<(&'m Member, Report)>, Rest> {
+    ) -> Result<Vec<(&'m Member, Report)>, Outcome> {
         let observations: Vec<_> = members.iter().map(|it| self.health_of(it, jobs)).collect();
         let width = usize::from(self.context.settings.concurrent_ssa);
         let found: Vec<Result<(Report, u64), ClusterError>> =
@@ -205,7 +205,7 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     /// How an object is, by the expressions of the spec or the usual rules.
     pub(super) async fn judged(&self, live: &Object, jobs: bool) -> Report {
-        if self.wish.options.legacy_wait {
+        if self.desired_release.options.legacy_wait {
             // Parity(flux): expressions are for the other way of waiting.
             return legacy::report(live, jobs);
         }
@@ -213,7 +213,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             // Parity(helm 4): a Job counts as ready once it is there, unless its end is waited for.
             return if jobs { health::job(live) } else { current() };
         }
-        if let Some(report) = self.wish.expressions.report(live).await {
+        if let Some(report) = self.desired_release.expressions.report(live).await {
             return report;
         }
         health::read(live, &[], jiff::Timestamp::now())
@@ -241,7 +241,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         &self,
         record: &Record,
         on: &mut BTreeSet<reconcile::ObjectKey>,
-    ) -> Result<Health, Rest> {
+    ) -> Result<Health, Outcome> {
         let leaving = match self.leaving(record).await {
             Ok(leaving) => leaving,
             Err(error) => return Ok(Health::Failed(error.text()?)),
@@ -270,7 +270,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// The objects that go with a revision, in the order in which they go. Those of kinds that are gone are gone.
     ///
     /// # Errors
-    /// Why its manifest cannot be read, or that the run rests.
+    /// Why its manifest cannot be read, or that the run has an outcome.
     pub(super) async fn leaving(&self, record: &Record) -> Result<Vec<Member>, StepError> {
         let removed = removal::removed(record).map_err(StepError::Failed)?;
         let mut leaving = Vec::new();

@@ -10,7 +10,7 @@ use crds::CommonMetadata;
 use crds::helm::{Kustomize, PostRenderer};
 use golang::meter::{Meter, Stop};
 use helm::template::{PostRender, Strategy};
-use kustomize::{BuildBudget, Garment, InTree, Options, Restriction};
+use kustomize::{BuildBudget, InTree, MetadataField, Options, Restriction};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -77,13 +77,15 @@ impl PostRenderers {
             text = Some(done.map_err(|error| format!("spec.postRenderers[{at}]: {error}"))?);
         }
         let input = text.as_deref().unwrap_or(stream);
-        let garments = [
-            (Garment::Labels, &self.common.labels),
-            (Garment::Annotations, &self.common.annotations),
-            (Garment::Labels, &self.origin),
+        let common_metadata = [
+            (MetadataField::Labels, &self.common.labels),
+            (MetadataField::Annotations, &self.common.annotations),
+            (MetadataField::Labels, &self.origin),
         ];
-        let dressed = kustomize::dress(input, garments, &budget);
-        dressed.map(String::into_bytes).map_err(|error| format!("labels and annotations: {error}"))
+        let with_metadata = kustomize::add_common_metadata(input, common_metadata, &budget);
+        with_metadata
+            .map(String::into_bytes)
+            .map_err(|error| format!("labels and annotations: {error}"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Writes the objects of a release: applies a revision, deletes what left, corrects drift.
 //!
-//! Elsewhere: hooks (`hooks`), CRDs and namespaces (`prepare`), objects merged by us (`merge`).
+//! Elsewhere: hooks (`hooks`), CRDs and namespaces (`render`), objects merged by us (`merge`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use apply::changes::{ObjectChange, What};
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
-use reconcile::{RemovalPermit, Rest};
+use reconcile::{Outcome, RemovalPermit};
 use release::Record;
 use release::journal::{Action, Journal};
 
@@ -37,8 +37,8 @@ pub(super) struct CorrectionReport {
     pub(super) changed: Vec<ObjectChange>,
     /// Why other objects could not be corrected.
     pub(super) faults: Vec<String>,
-    /// Where the run rests that could not go on.
-    pub(super) stopped: Option<Rest>,
+    /// The outcome of the run that could not go on.
+    pub(super) stopped: Option<Outcome>,
 }
 
 /// Why an object was not written.
@@ -99,7 +99,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         base: Option<&Record>,
         journal: &Journal,
         permit: RemovalPermit,
-    ) -> Result<ApplyReport, Rest> {
+    ) -> Result<ApplyReport, Outcome> {
         let mut applied = ApplyReport::default();
         let members = match self.members(record).await {
             Ok(members) => members,
@@ -110,7 +110,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             Some(base) => self.members_if_served(base).await?,
             None => Arc::new(Vec::new()),
         };
-        let is_forced = self.wish.options.forces(journal.action);
+        let is_forced = self.desired_release.options.forces(journal.action);
         let mode = match (record.is_server_side(), is_forced) {
             (true, _) => WriteMode::Server,
             (false, true) => WriteMode::Replaced,
@@ -141,7 +141,7 @@ impl<O: Owner> ReleaseExecutor<O> {
                         return Err(self.no_answer(&error));
                     }
                     Err(unwritten) => {
-                        applied.error.get_or_insert_with(|| told(member, mode, &unwritten));
+                        applied.error.get_or_insert_with(|| write_error(member, mode, &unwritten));
                     }
                 }
             }
@@ -162,10 +162,10 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// The objects of a revision; if they are not to be had as a whole, those whose kinds are served.
-    async fn members_if_served(&self, record: &Record) -> Result<Arc<Vec<Member>>, Rest> {
+    async fn members_if_served(&self, record: &Record) -> Result<Arc<Vec<Member>>, Outcome> {
         match self.members(record).await {
             Ok(members) => return Ok(members),
-            Err(StepError::Rest(rest)) => return Err(rest),
+            Err(StepError::Outcome(outcome)) => return Err(outcome),
             Err(StepError::Failed(_)) => {}
         }
         let mut served = Vec::new();
@@ -207,14 +207,14 @@ impl<O: Owner> ReleaseExecutor<O> {
     ) -> Result<bool, Unwritten> {
         let cluster = &self.target.cluster;
         let Member { id, object, resource } = member;
-        let strict = !self.wish.options.of_action(journal.action).disable_openapi;
+        let strict = !self.desired_release.options.of_action(journal.action).disable_openapi;
         let needs_live = mode != WriteMode::Server || was_merged || journal.plan.cleanup;
         let live = match needs_live {
             true => cluster.get(resource, &id.namespace, &id.name).await?,
             false => None,
         };
         let watcher = self.target.watcher();
-        let is_observed = self.wish.is_observed();
+        let is_observed = self.desired_release.is_observed();
         if is_observed {
             watcher.writing(&self.node, id);
         }
@@ -318,7 +318,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         member: &Member,
         record: &Record,
         how: &str,
-    ) -> Result<Option<String>, Rest> {
+    ) -> Result<Option<String>, Outcome> {
         let id = &member.id;
         let cluster = &self.target.cluster;
         let live = match cluster.get(&member.resource, &id.namespace, &id.name).await {
@@ -352,7 +352,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         permit: RemovalPermit,
         record: &Record,
         how: &str,
-    ) -> Result<Option<String>, Rest> {
+    ) -> Result<Option<String>, Outcome> {
         let leaving = match self.leaving(record).await {
             Ok(leaving) => leaving,
             Err(error) => return error.text().map(Some),
@@ -362,7 +362,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         for batch in batches(&leaving) {
             let removals: Vec<_> =
                 batch.iter().map(|it| self.remove(permit, it, record, how)).collect();
-            let done: Vec<Result<Option<String>, Rest>> =
+            let done: Vec<Result<Option<String>, Outcome>> =
                 stream::iter(removals).buffered(self.width()).collect().await;
             for fault in done {
                 faults.extend(fault?);
@@ -377,7 +377,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         permit: RemovalPermit,
         record: &Record,
         created: &[String],
-    ) -> Result<(), Rest> {
+    ) -> Result<(), Outcome> {
         let created: BTreeSet<&str> = created.iter().map(String::as_str).collect();
         let members = self.members_if_served(record).await?;
         let made = members.iter().filter(|it| created.contains(it.id.to_string().as_str()));
@@ -393,8 +393,8 @@ impl<O: Owner> ReleaseExecutor<O> {
         let drifted = std::mem::take(&mut self.known().drifted);
         let mut report = CorrectionReport::default();
         for object in drifted {
-            if let Err(rest) = self.correct_object(record, object, &mut report).await {
-                report.stopped = Some(rest);
+            if let Err(outcome) = self.correct_object(record, object, &mut report).await {
+                report.stopped = Some(outcome);
                 break;
             }
         }
@@ -406,7 +406,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         record: &Record,
         drifted: DriftedObject,
         report: &mut CorrectionReport,
-    ) -> Result<(), Rest> {
+    ) -> Result<(), Outcome> {
         let DriftedObject { member, payload, fields } = drifted;
         let member = Member { object: payload, ..member };
         let refused = match self.guarded([&member.object].into_iter()).await?.pop() {
@@ -440,7 +440,11 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 }
 
-fn told(member: &Member, mode: WriteMode, Unwritten { error, is_new }: &Unwritten) -> String {
+fn write_error(
+    member: &Member,
+    mode: WriteMode,
+    Unwritten { error, is_new }: &Unwritten,
+) -> String {
     let id = &member.id;
     let gvk = spelled(&member.object.gvk());
     match mode {

@@ -1,6 +1,7 @@
 //! One Kustomization of many objects, from the artifact to Ready, beside the raw client with the same objects.
 //!
-//! Here: the rounds. Elsewhere: the objects (`super::workload`), costs (`super::bed`), the verdict (`super::figures`).
+//! Here: the rounds. Elsewhere: the objects (`super::workload`), costs (`super::test_bed`), the verdict
+//! (`super::measurements`).
 
 use std::time::Duration;
 
@@ -8,10 +9,10 @@ use anyhow::Context as _;
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use super::arrivals::Arrivals;
-use super::bed::{self, BenchTarget, BenchTestbed, Who};
-use super::figures::{BenchLimits, Comparison, Phase};
+use super::commit_arrivals::Arrivals;
+use super::measurements::{BenchLimits, Comparison, Phase};
 use super::rounds;
+use super::test_bed::{self, BenchTarget, BenchTestbed, Who};
 use super::workload::{self, App};
 use e2e::installation::{Watch, WatchedObject};
 use testbed::progress::step;
@@ -88,7 +89,7 @@ async fn raw_round(bed: &BenchTestbed, apps: &[App]) -> anyhow::Result<Phase> {
     let work = &apps.first().context("nothing to apply")?.work;
     bed.create_namespaces(std::slice::from_ref(work)).await?;
     let manifests: Vec<String> = apps.iter().map(|app| app.manifest(1)).collect();
-    let prepared = bed::prepare(&manifests)?;
+    let prepared = test_bed::prepare(&manifests)?;
     let before = bed.read(Who::Raw)?;
     let times = bed.raw().apply(&prepared).await?;
     bed.settle(work, apps.len()).await?;
@@ -103,13 +104,14 @@ async fn operator_round(bed: &BenchTestbed, apps: &[App]) -> anyhow::Result<Phas
         apps.iter().map(|app| (format!("apps/{}.yaml", app.name), app.manifest(1))).collect();
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, &**text)).collect();
     let commit = repository.commit(&files, work)?;
-    let mut watch = Watch::begin(bed.client(), &[bed::sources(), bed::kustomizations()]).await?;
+    let mut watch =
+        Watch::begin(bed.client(), &[test_bed::sources(), test_bed::kustomizations()]).await?;
     let kustomization = workload::kustomization(work, work, "apps", "10m", false);
     let source = workload::source(work, &bed.git()?.url(&repository), "10m");
     bed.apply(std::slice::from_ref(&kustomization)).await?;
     // It has seen that its source is missing: from here on it waits for the artifact.
-    let is_told = |seen: &WatchedObject| seen.name == *work && !seen.message().is_empty();
-    watch.until("the Kustomization to wait for its source", ROUND_TIMEOUT, is_told).await?;
+    let is_waiting = |seen: &WatchedObject| seen.name == *work && !seen.message().is_empty();
+    watch.until("the Kustomization to wait for its source", ROUND_TIMEOUT, is_waiting).await?;
     let before = bed.read(Who::Operator)?;
     bed.apply(std::slice::from_ref(&source)).await?;
     let arrivals = Arrivals::of(&commit, 1, &mut watch, ROUND_TIMEOUT).await?;

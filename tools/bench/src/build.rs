@@ -1,14 +1,14 @@
 //! How fast overlays are built, and in how much memory, beside the real Kustomize.
 //!
-//! Here: the overlays. Elsewhere: whole processes, table and verdict (`beside`).
+//! Here: the overlays. Elsewhere: whole processes, table and verdict (`process_comparison`).
 
 use std::path::PathBuf;
 
 use clap::Args;
 use testbed::oracle::Oracle;
 
-use super::beside::{self, BenchChart, Pair};
-use super::figures::Output;
+use super::measurements::Output;
+use super::process_comparison::{self, BenchChart, Pair};
 use super::samples;
 use conformance::corpus;
 use e2e::installation::{Build, make, program};
@@ -45,11 +45,11 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for subject in subjects(options)? {
         step(&subject.name, || {
-            rows.extend(beside::processes(&pair, &subject, options.rounds)?);
+            rows.extend(process_comparison::processes(&pair, &subject, options.rounds)?);
             Ok(())
         })?;
     }
-    beside::conclude("overlays", Oracle::Kustomize.name(), &rows, options.output, &load)
+    process_comparison::conclude("overlays", Oracle::Kustomize.name(), &rows, options.output, &load)
 }
 
 fn subjects(options: &Options) -> anyhow::Result<Vec<BenchChart>> {

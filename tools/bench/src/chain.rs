@@ -1,7 +1,7 @@
 //! A chain of Kustomizations of one GitRepository, each of which depends on the one before, and what is done to it.
 //!
 //! Here: making it, a commit that changes all of it, edits and deletions by hand. Elsewhere: what is measured with it
-//! (`super::wake`, `super::versus`), seeing a commit arrive (`super::arrivals`).
+//! (`super::wake`, `super::versus`), seeing a commit arrive (`super::commit_arrivals`).
 //!
 //! All moments are taken in this process, when a watch delivers an object; an edit begins just before its request
 //! is sent. So the times contain the API server's share and are an upper limit of the operator's own.
@@ -14,7 +14,7 @@ use e2e::git_server::StoryRepository;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use super::arrivals::Arrivals;
+use super::commit_arrivals::Arrivals;
 use super::workload;
 use e2e::installation::{Installation, Selection, Watch, WatchedObject};
 
@@ -60,12 +60,12 @@ impl<'a> Chain<'a> {
         self.apply("chain.yaml", &chain(self.interval))?;
         let mut watch = self.watch_chain().await?;
         // Each has seen that its source is missing; from here on only wake-ups can help.
-        let mut told = BTreeSet::new();
-        while told.len() < CHAIN_KUSTOMIZATION_COUNT {
+        let mut ready_names = BTreeSet::new();
+        while ready_names.len() < CHAIN_KUSTOMIZATION_COUNT {
             let seen =
                 watch.next("the chain to wait for its source", Instant::now() + self.limit).await?;
             if !seen.message().is_empty() {
-                told.insert(seen.name);
+                ready_names.insert(seen.name);
             }
         }
         let url = self.installation.git().url(&self.repository);

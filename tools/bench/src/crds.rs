@@ -2,8 +2,8 @@
 //! same steps: another version becomes that of storage, a pause in which API servers learn of it, each object written
 //! back, `storedVersions` trimmed, the version dropped.
 //!
-//! Here: the rounds. Elsewhere: costs (`super::bed`), the verdict (`super::figures`), that a migration that is interrupted
-//! is resumed (`cargo xtask crash --scenario crds`).
+//! Here: the rounds. Elsewhere: costs (`super::test_bed`), the verdict (`super::measurements`), that a migration that
+//! is interrupted is resumed (`cargo xtask crash --scenario crds`).
 
 use std::time::{Duration, Instant};
 
@@ -15,9 +15,9 @@ use kube::api::ListParams;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::arrivals::Arrivals;
-use super::bed::{self, BenchTarget, BenchTestbed, Who};
-use super::figures::{BenchLimits, Comparison, Phase};
+use super::commit_arrivals::Arrivals;
+use super::measurements::{BenchLimits, Comparison, Phase};
+use super::test_bed::{self, BenchTarget, BenchTestbed, Who};
 use super::{rounds, workload};
 use e2e::installation::{Selection, Watch};
 use testbed::progress::step;
@@ -188,7 +188,7 @@ impl BenchObjects {
 
     /// Deletes the definition with its objects, so that the next round has none of them.
     async fn end(&self, bed: &BenchTestbed) -> anyhow::Result<()> {
-        bed.raw().delete(&bed::prepare(&[self.definition(&["v1"])])?).await?;
+        bed.raw().delete(&test_bed::prepare(&[self.definition(&["v1"])])?).await?;
         let only =
             ListParams::default().fields(&format!("metadata.name={}.{GROUP}", self.plural()));
         let deadline = Instant::now() + STEP_TIMEOUT;
@@ -229,7 +229,8 @@ async fn operator_round(bed: &BenchTestbed, work: &BenchObjects) -> anyhow::Resu
     let first = commit(&["v1", "v1alpha1"], &repository)?;
     let kustomization = workload::kustomization(&work.name, &work.name, "crds", "10m", false);
     let source = workload::source(&work.name, &bed.git()?.url(&repository), "10m");
-    let mut watch = Watch::begin(bed.client(), &[bed::sources(), bed::kustomizations()]).await?;
+    let mut watch =
+        Watch::begin(bed.client(), &[test_bed::sources(), test_bed::kustomizations()]).await?;
     bed.apply(&[source.clone(), kustomization.clone()]).await?;
     Arrivals::of(&first, 1, &mut watch, STEP_TIMEOUT).await?;
     work.fill(bed).await?;

@@ -1,7 +1,7 @@
 //! `windlass get -A` in a large cluster: how soon it prints the first row, and how much memory it takes.
 //!
 //! Here: the objects, which nothing reconciles, the rounds, the table, the verdict. Elsewhere: writing them
-//! (`super::raw`), measuring a process (`e2e::measured`), judging times (`super::samples`).
+//! (`super::raw`), measuring a process (`e2e::rusage`), judging times (`super::samples`).
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -15,9 +15,9 @@ use tokio::runtime::Runtime;
 
 use super::raw::Raw;
 use super::samples::{self, Samples};
-use super::{bed, workload};
+use super::{test_bed, workload};
 use e2e::installation::{Build, Installation, Serving, make, program};
-use e2e::measured;
+use e2e::rusage;
 use testbed::progress::{bold, green, red, step};
 
 /// The promise: the first row is printed within this time.
@@ -104,7 +104,7 @@ fn measure(
         }
         Ok(())
     })?;
-    let cost = step("peak of memory", || measured::cost(&command(), COMMAND_TIMEOUT))?;
+    let cost = step("peak of memory", || rusage::cost(&command(), COMMAND_TIMEOUT))?;
     ensure!(cost.status == Some(0), "`windlass get` failed: {}", cost.stderr.trim_end());
     Ok(CommandCost { first, all, peak: cost.peak })
 }
@@ -135,12 +135,12 @@ async fn fill(kubeconfig: &Path, options: &Options) -> anyhow::Result<()> {
     let namespaces: Vec<String> =
         (0..options.objects.div_ceil(OF_A_NAMESPACE)).map(namespace).collect();
     let manifests: Vec<String> = namespaces.iter().map(|name| workload::namespace(name)).collect();
-    raw.apply(&bed::prepare(&manifests)?).await?;
+    raw.apply(&test_bed::prepare(&manifests)?).await?;
     for releases in [false, true] {
         let chosen = (0..options.objects).filter(|at| (at % 2 == 1) == releases);
         let objects: Vec<Value> = chosen.map(|at| object(at, releases)).collect();
         let manifests: Vec<String> = objects.iter().map(Value::to_string).collect();
-        raw.apply(&bed::prepare(&manifests)?).await?;
+        raw.apply(&test_bed::prepare(&manifests)?).await?;
         let (group, plural) = match releases {
             true => ("helm.toolkit.fluxcd.io/v2", "helmreleases"),
             false => ("kustomize.toolkit.fluxcd.io/v1", "kustomizations"),

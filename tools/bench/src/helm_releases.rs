@@ -2,8 +2,8 @@
 //! beside the raw client with the same objects.
 //!
 //! Here: the rounds: install, and with `--update` a new version of the chart for all.
-//! Elsewhere: the chart and where it comes from (`chart`), the objects (`super::workload`), costs (`super::bed`), the
-//! verdict (`super::figures`).
+//! Elsewhere: the chart and where it comes from (`chart`), the objects (`super::workload`), costs (`super::test_bed`),
+//! the verdict (`super::measurements`).
 
 pub(super) mod chart;
 
@@ -15,9 +15,9 @@ use tokio::runtime::Runtime;
 
 use self::chart::Origin;
 
-use super::bed::{self, BenchTestbed, Reading, Who};
-use super::figures::{BenchLimits, Comparison, Phase};
+use super::measurements::{BenchLimits, Comparison, Phase};
 use super::rounds::{self, RawRound, Rounds};
+use super::test_bed::{self, BenchTestbed, Reading, Who};
 use super::workload::{App, NAMESPACE};
 use e2e::installation::{Watch, WatchedObject};
 use testbed::progress::step;
@@ -187,14 +187,14 @@ impl<'a> Side<'a> {
     async fn release(&self) -> anyhow::Result<Phase> {
         self.origin.publish(&self.work, 1)?;
         self.bed.apply(&[self.origin.source(self.bed, &self.work)?]).await?;
-        let mut watch = Watch::begin(self.bed.client(), &bed::releases()).await?;
+        let mut watch = Watch::begin(self.bed.client(), &test_bed::releases()).await?;
         if !self.options.chart_template {
             self.bed.apply(&[chart::helm_chart(&self.work)]).await?;
             let is_packed =
                 |seen: &WatchedObject| seen.is("HelmChart", &self.work) && seen.is_ready();
             watch.until("the chart", self.options.rounds.limit(), is_packed).await?;
         }
-        let releases = bed::prepare(&self.releases(1))?;
+        let releases = test_bed::prepare(&self.releases(1))?;
         let before = self.bed.read(self.who)?;
         let begun = Instant::now();
         self.bed.raw().apply(&releases).await?;
@@ -203,10 +203,10 @@ impl<'a> Side<'a> {
 
     /// A new version of the chart: each `spec.chart` asks for it, or the one HelmChart has it.
     async fn upgrade(&self) -> anyhow::Result<Phase> {
-        let mut watch = Watch::begin(self.bed.client(), &bed::releases()).await?;
+        let mut watch = Watch::begin(self.bed.client(), &test_bed::releases()).await?;
         watch.forget();
         let commit = self.origin.publish(&self.work, 2)?;
-        let releases = bed::prepare(&self.releases(2))?;
+        let releases = test_bed::prepare(&self.releases(2))?;
         if self.options.chart_template {
             // The index was read long ago; that it is read again is no part of the work.
             self.bed.announce_repository(&self.work).await?;
@@ -249,7 +249,7 @@ impl<'a> Side<'a> {
         if self.who == Who::Raw {
             return Ok(());
         }
-        let [all, _] = bed::releases();
+        let [all, _] = test_bed::releases();
         let mut sources = vec![self.origin.source(self.bed, &self.work)?];
         if !self.options.chart_template {
             sources.push(chart::helm_chart(&self.work));

@@ -1,6 +1,6 @@
 //! How fast helmfiles are listed and rendered, and in how much memory, beside the real helmfile with Helm.
 //!
-//! Here: the helmfiles. Elsewhere: whole processes, table and verdict (`beside`).
+//! Here: the helmfiles. Elsewhere: whole processes, table and verdict (`process_comparison`).
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use clap::Args;
 use testbed::oracle::Oracle;
 
-use super::beside::{self, BenchChart, Pair, ProgramCommand};
-use super::figures::Output;
+use super::measurements::Output;
+use super::process_comparison::{self, BenchChart, Pair, ProgramCommand};
 use super::samples;
 use conformance::compare::helmfile::{Real, real};
 use conformance::corpus::{Case, Corpus};
@@ -89,12 +89,12 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
                 let own =
                     ProgramCommand { program: &own, arguments: &["helmfile", command, "--file"] };
                 let pair = Pair { real, own, tools: &tools };
-                rows.extend(beside::processes(&pair, &subject, options.rounds)?);
+                rows.extend(process_comparison::processes(&pair, &subject, options.rounds)?);
                 Ok(())
             })?;
         }
     }
-    beside::conclude("helmfiles", Oracle::Helmfile.name(), &rows, options.output, &load)
+    process_comparison::conclude("helmfiles", Oracle::Helmfile.name(), &rows, options.output, &load)
 }
 
 /// A helmfile of so many releases with its chart.

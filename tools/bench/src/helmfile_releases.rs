@@ -2,7 +2,7 @@
 //! same objects, and what the settled Helmfile costs at each interval.
 //!
 //! Here: the rounds, listening, the verdict. Elsewhere: the chart (`super::helm_releases::chart`), the objects
-//! (`super::workload`), costs (`super::bed`), what is heard (`super::idle`).
+//! (`super::workload`), costs (`super::test_bed`), what is heard (`super::idle`).
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use e2e::git_server::StoryRepository;
 use tokio::runtime::Runtime;
 
 use super::audit::Purpose;
-use super::bed::{self, BenchTarget, BenchTestbed, Who};
-use super::figures::{self, BenchLimits, Comparison, Output, Phase};
 use super::helm_releases::chart;
 use super::idle::IdleMeasurement;
+use super::measurements::{self, BenchLimits, Comparison, Output, Phase};
 use super::rounds::{self, RawRound};
 use super::samples;
+use super::test_bed::{self, BenchTarget, BenchTestbed, Who};
 use super::workload::{self, App, NAMESPACE};
 use e2e::installation::{Selection, Watch, WatchedObject};
 use testbed::progress::{bold, green, red, step};
@@ -69,7 +69,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     if options.target.output == Output::Json {
         print_json(&install, &heard, pass, &load);
     } else {
-        figures::print(options.target.output, std::slice::from_ref(&install), &load);
+        measurements::print(options.target.output, std::slice::from_ref(&install), &load);
         print(options, &heard, pass, is_promised);
     }
     let is_idle = heard.requests.total(Purpose::Work) == 0;
@@ -208,11 +208,12 @@ impl<'a> Side<'a> {
     /// The source is there before; the time is from the Helmfile's creation until it is Ready.
     async fn release(&self) -> anyhow::Result<Phase> {
         let commit = self.publish()?;
-        let mut watch = Watch::begin(self.bed.client(), &[bed::sources(), helmfiles()]).await?;
+        let mut watch =
+            Watch::begin(self.bed.client(), &[test_bed::sources(), helmfiles()]).await?;
         self.bed.apply(&[self.source()?]).await?;
         let is_fetched = |seen: &WatchedObject| seen.name == self.work && seen.has_fetched(&commit);
         watch.until("the source", rounds::limit(self.apps.len()), is_fetched).await?;
-        let helmfile = bed::prepare(&[self.helmfile()])?;
+        let helmfile = test_bed::prepare(&[self.helmfile()])?;
         let before = self.bed.read(self.who)?;
         let begun = Instant::now();
         self.bed.raw().apply(&helmfile).await?;

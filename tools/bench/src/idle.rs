@@ -11,11 +11,11 @@ use e2e::control_plane::OPERATOR;
 use e2e::process_usage;
 use tokio::runtime::Runtime;
 
-use super::arrivals::Arrivals;
 use super::audit::{Purpose, Requests};
-use super::bed::{self, BenchTarget, BenchTestbed, Who};
-use super::figures::Output;
+use super::commit_arrivals::Arrivals;
+use super::measurements::Output;
 use super::samples;
+use super::test_bed::{self, BenchTarget, BenchTestbed, Who};
 use super::workload::{self, App};
 use e2e::installation::Watch;
 use testbed::progress::{bold, green, red, step};
@@ -159,7 +159,8 @@ async fn install(bed: &BenchTestbed, options: &Options) -> anyhow::Result<(Vec<S
         apps.iter().map(|app| (format!("{}/app.yaml", app.name), app.manifest(1))).collect();
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, &**text)).collect();
     let commit = repository.commit(&files, work)?;
-    let mut watch = Watch::begin(bed.client(), &[bed::sources(), bed::kustomizations()]).await?;
+    let mut watch =
+        Watch::begin(bed.client(), &[test_bed::sources(), test_bed::kustomizations()]).await?;
     let interval = format!("{}s", RECONCILE_INTERVAL.as_secs());
     let source = workload::source(work, &bed.git()?.url(&repository), &interval);
     let one =

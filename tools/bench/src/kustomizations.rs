@@ -2,7 +2,7 @@
 //! GitRepository; beside the raw client with the same objects.
 //!
 //! Here: the rounds: install, and with `--update` a commit that changes everything.
-//! Elsewhere: the objects (`super::workload`), costs (`super::bed`), the verdict (`super::figures`).
+//! Elsewhere: the objects (`super::workload`), costs (`super::test_bed`), the verdict (`super::measurements`).
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -12,10 +12,10 @@ use e2e::git_server::StoryRepository;
 use tokio::runtime::Runtime;
 
 use super::apply::MAX_TIME_RATIO;
-use super::arrivals::Arrivals;
-use super::bed::{self, BenchTestbed, Who};
-use super::figures::{BenchLimits, Comparison, Phase};
+use super::commit_arrivals::Arrivals;
+use super::measurements::{BenchLimits, Comparison, Phase};
 use super::rounds::{self, RawRound, Rounds};
+use super::test_bed::{self, BenchTestbed, Who};
 use super::workload::{self, App};
 use e2e::installation::{Watch, WatchedObject};
 use testbed::progress::step;
@@ -194,7 +194,7 @@ impl<'a> Side<'a> {
         let is_there =
             |seen: &WatchedObject| seen.kind == "GitRepository" && seen.has_fetched(&commit);
         self.watch().await?.until("the artifact", self.options.rounds.limit(), is_there).await?;
-        let kustomizations = bed::prepare(&self.kustomizations())?;
+        let kustomizations = test_bed::prepare(&self.kustomizations())?;
         let mut watch = self.watch().await?;
         let before = self.bed.read(self.who)?;
         let begun = Instant::now();
@@ -208,12 +208,12 @@ impl<'a> Side<'a> {
         let commit = self.commit(1)?;
         let mut watch = self.watch().await?;
         self.bed.apply(&self.kustomizations()).await?;
-        let mut told = BTreeSet::new();
+        let mut ready_names = BTreeSet::new();
         let deadline = Instant::now() + self.options.rounds.limit();
-        while told.len() < self.apps.len() {
+        while ready_names.len() < self.apps.len() {
             let seen = watch.next("the Kustomizations to wait for their source", deadline).await?;
             if !seen.message().is_empty() {
-                told.insert(seen.name);
+                ready_names.insert(seen.name);
             }
         }
         let before = self.bed.read(self.who)?;
@@ -232,7 +232,7 @@ impl<'a> Side<'a> {
     }
 
     async fn watch(&self) -> anyhow::Result<Watch> {
-        Watch::begin(self.bed.client(), &[bed::sources(), bed::kustomizations()]).await
+        Watch::begin(self.bed.client(), &[test_bed::sources(), test_bed::kustomizations()]).await
     }
 
     async fn arrivals(&self, commit: &str, watch: &mut Watch) -> anyhow::Result<Arrivals> {

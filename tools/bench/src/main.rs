@@ -2,26 +2,25 @@
 //!
 //! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`,
 //! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`, `get`, `notify`, `receive`,
-//! `trust`, `versus`), with what (`bed`, `raw`, `rounds`, `workload`, `chain`), how it is counted (`arrivals`,
-//! `audit`, `beside`), what the numbers come to (`samples`, `figures`).
+//! `trust`, `versus`), with what (`test_bed`, `raw`, `rounds`, `workload`, `chain`), how it is counted
+//! (`commit_arrivals`, `audit`, `process_comparison`), what the numbers come to (`samples`, `measurements`).
 
 mod apply;
-mod arrivals;
 mod audit;
-mod bed;
-mod beside;
 mod build;
 mod chain;
+mod commit_arrivals;
 mod crds;
-mod figures;
 mod get;
 mod helm_releases;
 mod helmfile;
 mod helmfile_releases;
 mod idle;
 mod kustomizations;
+mod measurements;
 mod notice;
 mod notify;
+mod process_comparison;
 mod raw;
 mod receive;
 mod rounds;
@@ -29,6 +28,7 @@ mod samples;
 mod settle;
 mod sources;
 mod template;
+mod test_bed;
 mod trust;
 mod versus;
 mod wake;
@@ -40,7 +40,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use e2e::installation::{Build, make_packages};
-use e2e::measured;
+use e2e::rusage;
 use testbed::progress::{self, step};
 use testbed::released;
 
@@ -60,7 +60,7 @@ enum BenchCommand {
     },
     /// Run a command and report its peak of memory: for other commands
     #[command(hide = true)]
-    Measured(measured::Options),
+    Measured(rusage::Options),
 }
 
 /// What is measured.
@@ -145,7 +145,7 @@ fn as_shipped(measure: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         BenchCommand::Bench { command } => run(&command).map(|()| ExitCode::SUCCESS),
-        BenchCommand::Measured(options) => measured::run(&options),
+        BenchCommand::Measured(options) => rusage::run(&options),
     };
     progress::exit_code(outcome)
 }

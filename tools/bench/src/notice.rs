@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 
 use super::raw::Raw;
 use super::samples::{self, Samples};
-use super::{bed, workload};
+use super::{test_bed, workload};
 use e2e::installation::{Build, Installation, Selection, Watch, WatchedObject};
 use testbed::progress::step;
 
@@ -121,15 +121,15 @@ impl Scene<'_> {
         let raw = Raw::connect(&self.installation.kubeconfig()).await?;
         let kinds: Vec<String> = (1..=self.options.kinds).map(crd).collect();
         for part in kinds.chunks(50) {
-            raw.apply(&bed::prepare(part)?).await?;
+            raw.apply(&test_bed::prepare(part)?).await?;
         }
         let url = self.installation.git().url(&self.repository);
         let mut first = vec![workload::source("notice", &url, "1h"), CHART.to_owned()];
         first.extend((1..=self.options.releases).map(|number| secret(number, 0)));
-        raw.apply(&bed::prepare(&first)?).await?;
-        let mut watch = Watch::begin(self.installation.client(), &bed::releases()).await?;
+        raw.apply(&test_bed::prepare(&first)?).await?;
+        let mut watch = Watch::begin(self.installation.client(), &test_bed::releases()).await?;
         let all = (1..=self.options.releases).map(|it| release(it, it <= self.options.kinds));
-        raw.apply(&bed::prepare(&all.collect::<Vec<_>>())?).await?;
+        raw.apply(&test_bed::prepare(&all.collect::<Vec<_>>())?).await?;
         let deadline = Instant::now() + INSTALL_LIMIT;
         let mut ready = BTreeMap::new();
         while ready.len() < usize::from(self.options.releases) {
@@ -150,7 +150,7 @@ impl Scene<'_> {
     }
 
     async fn change(&self, raw: &Raw, watch: &mut Watch, number: u16) -> anyhow::Result<Duration> {
-        let change = bed::prepare(&[secret(number, 1)])?;
+        let change = test_bed::prepare(&[secret(number, 1)])?;
         let name = name(number);
         let wanted = value(number, 1);
         let begun = Instant::now();

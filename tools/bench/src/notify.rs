@@ -1,14 +1,14 @@
 //! Many events to three services of which one is dead: how fast, at what cost, and what is lost, by windlass and by Flux's
 //! notification-controller, one after the other on one control plane.
 //!
-//! Here: the rounds, the table, the verdict. In the folder: the services (`service`), posting (`posting`), the objects
-//! (`objects`). Elsewhere: costs (`super::bed`), which version of Flux (`testbed::oracle`).
+//! Here: the rounds, the table, the verdict. In the folder: the services (`service`), posting (`event_posts`), the
+//! objects (`objects`). Elsewhere: costs (`super::test_bed`), which version of Flux (`testbed::oracle`).
 //!
 //! Both get the same events, as other controllers post them. When the live services have all of them, the dead one begins to
 //! work: what it is sent then was not lost.
 
+mod event_posts;
 mod objects;
-mod posting;
 mod service;
 
 use std::net::TcpListener;
@@ -21,11 +21,11 @@ use serde_json::json;
 use testbed::oracle::Oracle;
 use tokio::runtime::Runtime;
 
-use self::posting::Posting;
+use self::event_posts::Posting;
 use self::service::Service;
-use super::bed::{BenchTestbed, Who};
-use super::figures::{self, BenchLimits, Comparison, Output, Phase};
+use super::measurements::{self, BenchLimits, Comparison, Output, Phase};
 use super::samples;
+use super::test_bed::{BenchTestbed, Who};
 use e2e::installation::{Build, Selection, Serving, make};
 use testbed::progress::{bold, green, red, step};
 
@@ -114,7 +114,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let [windlass, flux] = sides.try_into().ok().context("a side was not measured")?;
     let comparison = compared(options, &flux, &windlass);
     let rows = rows(options, &flux, &windlass);
-    figures::print(Output::Table, std::slice::from_ref(&comparison), &load);
+    measurements::print(Output::Table, std::slice::from_ref(&comparison), &load);
     print(&rows);
     if !comparison.passes() || rows.iter().any(|row| row.passes == Some(false)) {
         bail!("a promise was not kept");

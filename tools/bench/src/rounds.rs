@@ -1,7 +1,7 @@
 //! What measurements of many objects share: how many, how often, beside whom; the raw client's side of a round; the verdict.
 //!
 //! Elsewhere: what the operator does in a round (`kustomizations`, `helm_releases`, `helmfile_releases`), the objects
-//! (`workload`), costs (`bed`).
+//! (`workload`), costs (`test_bed`).
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use clap::Args;
 use e2e::installation::WatchedObject;
 use tokio::runtime::Runtime;
 
-use super::bed::{self, BenchTarget, BenchTestbed, Who};
-use super::figures::{self, Comparison, Phase};
+use super::measurements::{self, Comparison, Phase};
 use super::samples;
+use super::test_bed::{self, BenchTarget, BenchTestbed, Who};
 use super::workload::{self, App};
 
 /// How much is measured how often.
@@ -74,7 +74,7 @@ pub(super) fn run(
     let measured = measure(&runtime, &bed);
     let comparisons = measured.map_err(|error| bed.explain(error))?;
     let passes = comparisons.iter().all(Comparison::passes);
-    figures::print(target.output, &comparisons, &load);
+    measurements::print(target.output, &comparisons, &load);
     if !passes {
         bail!("a promise was not kept");
     }
@@ -115,7 +115,7 @@ impl RawRound<'_> {
     /// # Errors
     /// An object is rejected, or is not available in time.
     pub(super) async fn apply(self, bed: &BenchTestbed) -> anyhow::Result<Phase> {
-        let objects = bed::prepare(&self.manifests)?;
+        let objects = test_bed::prepare(&self.manifests)?;
         let mut watch = bed.watch_deployments(self.work).await?;
         let image = workload::image(self.version);
         let before = bed.read(Who::Raw)?;
@@ -125,7 +125,7 @@ impl RawRound<'_> {
             let is_new = |seen: &WatchedObject| {
                 seen.value("/spec/template/spec/containers/0/image") == image.as_str()
             };
-            let done = bed::rollouts(&mut watch, self.deployments, is_new).await?;
+            let done = test_bed::rollouts(&mut watch, self.deployments, is_new).await?;
             times = done.iter().map(|at| at.saturating_duration_since(begun)).collect();
         }
         bed.settle(self.work, self.deployments).await?;

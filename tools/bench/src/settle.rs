@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 use super::audit::{AuditLog, Purpose};
 use super::raw::Raw;
 use super::samples::{self, Samples};
-use super::{bed, workload};
+use super::{test_bed, workload};
 use e2e::installation::{Build, Installation, Selection, Watch, WatchedObject};
 use testbed::progress::{bold, green, red, step};
 
@@ -170,12 +170,13 @@ impl Scene<'_> {
         ));
         first.extend((1..=self.size).map(|number| secret(number, 0)));
         for part in first.chunks(200) {
-            raw.apply(&bed::prepare(part)?).await?;
+            raw.apply(&test_bed::prepare(part)?).await?;
         }
-        let mut watch = Watch::begin(self.installation.client(), &[bed::kustomizations()]).await?;
+        let mut watch =
+            Watch::begin(self.installation.client(), &[test_bed::kustomizations()]).await?;
         let begun = Instant::now();
         let all: Vec<String> = (1..=self.size).map(kustomization).collect();
-        raw.apply(&bed::prepare(&all)?).await?;
+        raw.apply(&test_bed::prepare(&all)?).await?;
         let mut ready = BTreeMap::new();
         while ready.len() < self.size {
             let what = format!("all Kustomizations ({} of {} are ready)", ready.len(), self.size);
@@ -228,7 +229,7 @@ impl Scene<'_> {
             .await?;
         let raw = Raw::connect(&self.installation.kubeconfig()).await?;
         let wanted = value(number, round + 1);
-        let change = bed::prepare(&[secret(number, round + 1)])?;
+        let change = test_bed::prepare(&[secret(number, round + 1)])?;
         let begun = Instant::now();
         raw.apply(&change).await?;
         let is_new = |seen: &WatchedObject| seen.value("/data/value") == wanted.as_str();

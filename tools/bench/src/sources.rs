@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::figures::Output;
+use super::measurements::Output;
 use super::samples;
 use super::workload::NAMESPACE;
 use e2e::installation::{Build, Installation, Selection, Serving, Watch, WatchedObject};

@@ -2,8 +2,8 @@
 //!
 //! Whole processes, and in one process: the same render again and again, with what both keep between two renders.
 //!
-//! Here: the charts. Elsewhere: whole processes, table and verdict (`beside`), windlass's engine in this process
-//! (`in_process`).
+//! Here: the charts. Elsewhere: whole processes, table and verdict (`process_comparison`), windlass's engine in this
+//! process (`in_process`).
 
 mod in_process;
 
@@ -14,8 +14,8 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use testbed::oracle::{self, Oracle};
 
-use super::beside::{self, BenchChart, Pair, Row, median};
-use super::figures::Output;
+use super::measurements::Output;
+use super::process_comparison::{self, BenchChart, Pair, Row, median};
 use super::samples;
 use conformance::corpus::{self, Case, Corpus};
 use e2e::installation::{Build, make, program};
@@ -60,12 +60,12 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for subject in subjects(options)? {
         step(&subject.name, || {
-            rows.extend(beside::processes(&pair, &subject, options.rounds)?);
+            rows.extend(process_comparison::processes(&pair, &subject, options.rounds)?);
             rows.push(engines(&renders, &subject, options.renders)?);
             Ok(())
         })?;
     }
-    beside::conclude("charts", Oracle::Helm.name(), &rows, options.output, &load)
+    process_comparison::conclude("charts", Oracle::Helm.name(), &rows, options.output, &load)
 }
 
 fn subjects(options: &Options) -> anyhow::Result<Vec<BenchChart>> {

@@ -1,8 +1,8 @@
 //! What trust costs: Secrets that SOPS encrypted are decrypted beside Flux's decryptor, and signatures of commits verified.
 //!
 //! Here: what is measured how often, and the promises. In the folder: the Secrets (`secrets`), signed commits (`commits`).
-//! Elsewhere: Flux's side (`e2e/testbed/kustomize-controller/decrypts`), tables and verdicts (`super::beside`,
-//! `super::samples`).
+//! Elsewhere: Flux's side (`e2e/testbed/kustomize-controller/decrypts`), tables and verdicts
+//! (`super::process_comparison`, `super::samples`).
 
 mod commits;
 mod secrets;
@@ -15,8 +15,8 @@ use e2e::git_server::{Access, GitServer};
 use e2e::signer::Signer;
 use testbed::oracle;
 
-use super::beside;
-use super::figures::Output;
+use super::measurements::Output;
+use super::process_comparison;
 use super::samples::{self, Samples};
 use testbed::progress::step;
 
@@ -74,7 +74,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         })?;
     }
     samples::print(&verified);
-    let concluded = beside::conclude("Secrets", "Flux", &rows, Output::Table, &load);
+    let concluded = process_comparison::conclude("Secrets", "Flux", &rows, Output::Table, &load);
     ensure!(verified.iter().all(Samples::passes), "verifying a commit takes longer than promised");
     concluded
 }

@@ -2,7 +2,7 @@
 //! HelmReleases, a chain of dependencies, and edits by hand.
 //!
 //! Here: which of both runs when, and the promises. Elsewhere: the work (`super::kustomizations`,
-//! `super::helm_releases`, `super::chain`), costs (`super::bed`), which versions of Flux (`testbed::oracle`).
+//! `super::helm_releases`, `super::chain`), costs (`super::test_bed`), which versions of Flux (`testbed::oracle`).
 //!
 //! Each piece of work is done by a process that was started for it, so that a peak of memory is that of the work.
 
@@ -15,9 +15,9 @@ use futures::future::try_join_all;
 use testbed::oracle::Oracle;
 use tokio::runtime::Runtime;
 
-use super::bed::{BenchTestbed, Who};
 use super::chain::{CHAIN_KUSTOMIZATION_COUNT, Chain};
-use super::figures::{self, BenchLimits, Comparison, Output};
+use super::measurements::{self, BenchLimits, Comparison, Output};
+use super::test_bed::{BenchTestbed, Who};
 use super::{helm_releases, kustomizations, samples};
 use e2e::installation::{Build, Serving};
 use testbed::progress::step;
@@ -104,7 +104,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         all.push(flux.against(windlass, COLUMNS, PROMISE));
     }
     let passes = all.iter().all(Comparison::passes);
-    figures::print(options.output, &all, &load);
+    measurements::print(options.output, &all, &load);
     if !passes {
         bail!("a promise was not kept");
     }
@@ -200,7 +200,7 @@ fn drift(runtime: &Runtime, bed: &BenchTestbed, name: &str) -> anyhow::Result<Co
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::Phase;
+    use super::super::measurements::Phase;
     use super::*;
 
     fn done(total: f64, cpu: f64, peak: f64) -> Comparison {

@@ -1,6 +1,6 @@
 //! The scenes beyond Git: a chart becomes a release, a bundle in S3 becomes objects, an incident holds the release.
 //!
-//! Elsewhere: their order (`super`), the scenes of the repository (`scene`), how all are shown (`narration`).
+//! Elsewhere: their order (`super`), the scenes of the repository (`scene`), how all are shown (`terminal_output`).
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::Demo;
-use super::narration::{command, fact, milliseconds, moment};
+use super::terminal_output::{command, fact, milliseconds, moment};
 use e2e::installation::{Selection, Watch, WatchedObject};
 use e2e::servers::chart_archive::{digest, pack};
 
@@ -166,8 +166,9 @@ impl Demo {
         servers.push("We are on it").await?;
         let begun = Instant::now();
         self.refresh("bucket/bundles", "incident")?;
-        let told = |seen: &WatchedObject| says(seen, "We are on it");
-        let seen = watch.until("the new text in ConfigMap banner", REQUEST_TIMEOUT, told).await?;
+        let is_updated = |seen: &WatchedObject| says(seen, "We are on it");
+        let seen =
+            watch.until("the new text in ConfigMap banner", REQUEST_TIMEOUT, is_updated).await?;
         moment(begun, seen.at, "the bundle is applied: the incident holds nothing else");
         let is_moved = |seen: &WatchedObject| {
             seen.is("Deployment", "web")

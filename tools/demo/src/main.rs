@@ -1,14 +1,14 @@
 //! `cargo xtask demo`: windlass at work on a real control plane, told step by step.
 //!
 //! Here: the order of the scenes, and what remains to be seen afterwards.
-//! Elsewhere: the scenes (`scene`, `incident`), how they are shown (`narration`, `picture`), the manifests
+//! Elsewhere: the scenes (`scene`, `incident`), how they are shown (`terminal_output`, `terminal_svg`), the manifests
 //! (`repository/`, `chart/`, `fleet.yaml`, `releases.yaml`), starting everything (`e2e::installation`).
 #![expect(clippy::print_stderr, reason = "a command for people")]
 
 mod incident;
-mod narration;
-mod picture;
 mod scene;
+mod terminal_output;
+mod terminal_svg;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 use e2e::installation::{Build, Installation};
 use testbed::progress::{self, bold, dim, green, spell};
 
-use narration::{output, title, typed};
+use terminal_output::{output, title, typed};
 
 /// How the demo ends.
 #[derive(Debug, Parser)]
@@ -92,8 +92,10 @@ fn run(options: &Options) -> anyhow::Result<()> {
         if let Some(file) = &options.picture {
             // Where the files of this demo are says nothing to those who see the picture.
             let folder = format!("{}/", demo.installation.git().folder().display());
-            let said = narration::said().iter().map(|line| line.replace(&folder, "")).collect();
-            std::fs::write(file, picture::svg(said)).with_context(|| file.display().to_string())?;
+            let said =
+                terminal_output::said().iter().map(|line| line.replace(&folder, "")).collect();
+            std::fs::write(file, terminal_svg::svg(said))
+                .with_context(|| file.display().to_string())?;
         }
         eprintln!("\n{} after {}", green("✔ every scene succeeded"), spell(begun.elapsed()));
         if !options.once {

@@ -1,14 +1,14 @@
 //! The scenes of the demo: each does something as a user would and sees it come true.
 //!
 //! Here: what is done, what must follow, how long that may take.
-//! Elsewhere: their order (`super`), how they are shown (`narration`).
+//! Elsewhere: their order (`super`), how they are shown (`terminal_output`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 
-use super::narration::{command, fact, milliseconds, moment, output, typed};
+use super::terminal_output::{command, fact, milliseconds, moment, output, typed};
 use super::{Demo, FILES};
 use e2e::installation::{Selection, Watch, WatchedObject};
 
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_that_came_before_its_dependency_was_ready_is_told() {
+    fn an_object_that_came_before_its_dependency_was_ready_is_reported() {
         let mut order = Order::default();
         order.ready.insert("database".into(), 7);
         order.appeared.insert("Deployment shop".into(), 8);

@@ -1,10 +1,11 @@
 //! `cargo xtask crash`: windlass is killed at every single write, and nothing is lost.
 //!
-//! Here: the command line, the order of runs, the verdict. Elsewhere: which cut points (`points`), one run (`attempt`),
-//! what is compared (`snapshot`), the work that is cut into (`scenario`), the proxy that cuts (`e2e::api_proxy`).
+//! Here: the command line, the order of runs, the verdict. Elsewhere: which cut points (`crash_points`), one run
+//! (`attempt`), what is compared (`snapshot`), the work that is cut into (`scenario`), the proxy that cuts
+//! (`e2e::api_proxy`).
 
 mod attempt;
-mod points;
+mod crash_points;
 mod scenario;
 mod snapshot;
 
@@ -17,8 +18,8 @@ use futures::{FutureExt as _, StreamExt as _};
 use tokio::runtime::Runtime;
 
 use attempt::{CrashRunReport, attempt};
+use crash_points::{Point, Sample};
 use e2e::installation;
-use points::{Point, Sample};
 use scenario::Scenario;
 use scenario::crds::Definitions;
 use scenario::helm_release::HelmReleases;
@@ -125,7 +126,7 @@ async fn explore<S: Scenario>(options: &Options) -> anyhow::Result<CrashTestRepo
     let took = spell(usual.took);
     eprintln!("{name}: {writes} writes in {} acts, {took} without a cut", usual.snapshots.len());
     let sample = options.sample.map(|count| Sample { count: count.into(), seed: options.seed });
-    let mut points = points::choose(writes, sample);
+    let mut points = crash_points::choose(writes, sample);
     points.retain(|it| options.writes.is_empty() || options.writes.contains(&it.number));
     let total = points.len();
     let usual = &usual.snapshots;

@@ -15,7 +15,7 @@ mod soak;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use e2e::measured;
+use e2e::rusage;
 use testbed::progress;
 
 #[derive(Debug, Parser)]
@@ -39,7 +39,7 @@ enum StressCommand {
     },
     /// Run a command and report its peak of memory: for other commands
     #[command(hide = true)]
-    Measured(measured::Options),
+    Measured(rusage::Options),
 }
 
 fn main() -> ExitCode {
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         StressCommand::Crash(options) => crash::run(&options).map(|()| ExitCode::SUCCESS),
         StressCommand::Soak(options) => soak::run(&options).map(|()| ExitCode::SUCCESS),
         StressCommand::Fuzz { command } => fuzz::run(&command),
-        StressCommand::Measured(options) => measured::run(&options),
+        StressCommand::Measured(options) => rusage::run(&options),
     };
     progress::exit_code(outcome)
 }

@@ -5,13 +5,13 @@
 //!
 //! At the end, every write to a managed object has to be in exactly one ReleaseAudit.
 //!
-//! Here: the command line, the rounds, the verdict. Elsewhere: what should be (`model`), what is done (`deeds`),
-//! what is (`world`), what was audited (`audits`).
+//! Here: the command line, the rounds, the verdict. Elsewhere: what should be (`model`), what is done (`operations`),
+//! what is (`soak_environment`), what was audited (`audits`).
 
 mod audits;
-mod deeds;
 mod model;
-mod world;
+mod operations;
+mod soak_environment;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -24,9 +24,9 @@ use testbed::machine;
 use testbed::progress::{dim, green, spell, step};
 use tokio::runtime::Runtime;
 
-use deeds::SoakOperation;
 use model::Model;
-use world::SoakEnvironment;
+use operations::SoakOperation;
+use soak_environment::SoakEnvironment;
 
 /// How long, how much, and by which numbers.
 #[derive(Debug, Args)]
@@ -83,18 +83,18 @@ async fn soak(options: &Options, seed: u64) -> anyhow::Result<()> {
     let length = total.div_f64(rounds as f64);
     let mut random = Random::new(seed);
     let mut model = Model::new(options.kustomizations.into());
-    let mut world = SoakEnvironment::begin(&model, options.other.clone()).await?;
-    let took = settle(&mut world, &mut model).await?;
+    let mut environment = SoakEnvironment::begin(&model, options.other.clone()).await?;
+    let took = settle(&mut environment, &mut model).await?;
     eprintln!("{} Kustomizations are Ready after {}", options.kustomizations, spell(took));
     // Memory is only comparable within one life of the process.
     let lives_until = rounds / 2;
     let mut memory = Vec::new();
     for round in 1..=rounds {
         let may_kill = round <= lives_until;
-        let done = play(&mut world, &mut model, &mut random, length, may_kill).await?;
+        let done = play(&mut environment, &mut model, &mut random, length, may_kill).await?;
         let took =
-            settle(&mut world, &mut model).await.with_context(|| format!("round {round}"))?;
-        let kib = world.memory_kib()?;
+            settle(&mut environment, &mut model).await.with_context(|| format!("round {round}"))?;
+        let kib = environment.memory_kib()?;
         eprintln!(
             "{} round {round}/{rounds}: {done}; right again after {}, {}",
             green("✔"),
@@ -106,47 +106,47 @@ async fn soak(options: &Options, seed: u64) -> anyhow::Result<()> {
         }
     }
     judge_memory(&memory)?;
-    let audits::Tally { audited, repeated, lost, unanswered } = world.judge_audits().await?;
+    let audits::Tally { audited, repeated, lost, unanswered } = environment.judge_audits().await?;
     eprintln!(
         "{audited} writes are each in one audit; {repeated} corrections were audited within ten minutes before; \
          {lost} writes were made shortly before a kill, and {unanswered} while the API server failed"
     );
     eprintln!("{}", green("✔ everything was as it should be, every time"));
-    world.end().await
+    environment.end().await
 }
 
 /// One round of deeds; returns how many there were of each sort.
 async fn play(
-    world: &mut SoakEnvironment,
+    environment: &mut SoakEnvironment,
     model: &mut Model,
     random: &mut Random,
     length: Duration,
     may_kill: bool,
 ) -> anyhow::Result<String> {
     let begun = Instant::now();
-    let mut counts = deeds::Counts::default();
+    let mut counts = operations::Counts::default();
     while begun.elapsed() < length {
-        let deed = SoakOperation::choose(model, random, may_kill);
-        counts.add(&deed);
-        world.perform(&deed, model).await.with_context(|| format!("{deed:?}"))?;
+        let operation = SoakOperation::choose(model, random, may_kill);
+        counts.add(&operation);
+        environment.perform(&operation, model).await.with_context(|| format!("{operation:?}"))?;
         let pause = OPERATION_INTERVAL.mul_f64((random.below(200) as f64) / 100.0);
         tokio::time::sleep(pause).await;
-        world.end_fault_in_time();
+        environment.end_fault_in_time();
     }
     Ok(counts.to_string())
 }
 
 /// Ends faults and suspensions, and waits until everything is as it should be.
-async fn settle(world: &mut SoakEnvironment, model: &mut Model) -> anyhow::Result<Duration> {
-    world.heal();
+async fn settle(environment: &mut SoakEnvironment, model: &mut Model) -> anyhow::Result<Duration> {
+    environment.heal();
     for name in model.resume_all() {
-        world.suspend(&name, false).await?;
+        environment.suspend(&name, false).await?;
     }
     let begun = Instant::now();
     loop {
-        let wrong = world.differences(model).await?;
+        let wrong = environment.differences(model).await?;
         if wrong.is_empty() {
-            world.judge_deletions(model)?;
+            environment.judge_deletions(model)?;
             return Ok(begun.elapsed());
         }
         if begun.elapsed() > SETTLE_LIMIT {
@@ -154,7 +154,7 @@ async fn settle(world: &mut SoakEnvironment, model: &mut Model) -> anyhow::Resul
             let first = wrong.into_iter().take(10).collect::<Vec<_>>().join("\n");
             bail!(
                 "after {SETTLE_LIMIT:?} without faults:\n{first}\nand {more} more\n{}",
-                world.log()
+                environment.log()
             );
         }
         tokio::time::sleep(Duration::from_millis(500)).await;

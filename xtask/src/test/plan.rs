@@ -9,8 +9,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
+use super::affected::Selection;
 use super::build::TestProgram;
-use super::changed::Selection;
 use super::jobs::{Job, Jobs};
 use crate::tool::{CONFORMANCE, E2E, STRESS, beside};
 
@@ -205,7 +205,7 @@ fn crashes_and_soak(scope: &JobScope<'_>) -> anyhow::Result<Vec<Job>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test::changed::MODULES;
+    use crate::test::affected::MODULES;
 
     #[test]
     fn the_modules_that_are_named_here_exist() {

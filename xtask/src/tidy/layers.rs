@@ -271,33 +271,33 @@ fn an_import_that_leads_back_is_found_wherever_it_stands() {
     };
     let sources = BTreeMap::from([
         file("metrics", "pub struct Metrics;"),
-        file("controllers", "mod hub; mod run;"),
+        file("controllers", "mod work_queue; mod run;"),
         file(
-            "controllers::hub",
+            "controllers::work_queue",
             "use crate::metrics::{self, Metrics}; fn f() { super::run::go() }",
         ),
         file(
             "controllers::run",
-            "use super::{hub::{Hub, Wake as It}, run::x};\n#[cfg(test)]\nmod tests { use crate::cli::x; }",
+            "use super::{work_queue::{WorkQueue, Wake as It}, run::x};\n#[cfg(test)]\nmod tests { use crate::cli::x; }",
         ),
-        file("controllers::run::keeper", "use super::super::hub; use super::Notices;"),
+        file("controllers::run::keeper", "use super::super::work_queue; use super::Notices;"),
         file("cli", "fn f() { assert!(crate::controllers::run::go()) }"),
     ]);
     let uses = uses(&sources);
     let of = |name: &str| uses[name].iter().map(String::as_str).collect::<Vec<_>>();
-    assert_eq!(of("controllers::hub"), ["controllers::run", "metrics"]);
-    assert_eq!(of("controllers::run"), ["controllers::hub"]);
+    assert_eq!(of("controllers::work_queue"), ["controllers::run", "metrics"]);
+    assert_eq!(of("controllers::run"), ["controllers::work_queue"]);
     assert_eq!(of("cli"), ["controllers::run"]);
-    let order = ["metrics", "controllers", "controllers::hub", "controllers::run", "gone"];
+    let order = ["metrics", "controllers", "controllers::work_queue", "controllers::run", "gone"];
     let faults = module_faults(&order.map(str::to_owned), &uses);
     let any = ["metrics", "controllers", "controllers::run", ANY_KIND].map(str::to_owned);
-    let all = ["metrics", "controllers", "controllers::run", "controllers::hub"];
+    let all = ["metrics", "controllers", "controllers::run", "controllers::work_queue"];
     assert_eq!(completed(&any, &uses), all);
     assert_eq!(
         faults,
         [
             "cli is not in the table of modules in ARCHITECTURE.md",
-            "controllers::hub uses controllers::run, which comes after it",
+            "controllers::work_queue uses controllers::run, which comes after it",
             "gone is in the table of modules and not in src",
         ]
     );

@@ -13,11 +13,12 @@ use super::{assert_none, files, read};
 /// Types whose name is a bare participle, such as `Found`, which says nothing of what it is.
 const MAX_PARTICIPLES: usize = 3;
 
-/// Names of types that are defined [`MANY`] times or more, but for [`ORDINARY`] ones: a search for them finds nothing.
+/// Names of types that are defined [`MIN_REPETITIONS`] times or more, but for [`ORDINARY`] ones: a search for them finds
+/// nothing.
 const MAX_REPEATED_NAMES: usize = 2;
 
 /// Numeric constants of one word: neither what they bound nor their unit.
-const MAX_ONE_WORD_CONSTANTS: usize = 8;
+const MAX_ONE_WORD_CONSTANTS: usize = 1;
 
 /// Functions with a parameter that is a tuple, whose parts have no names.
 const MAX_TUPLE_PARAMETERS: usize = 0;
@@ -26,10 +27,10 @@ const MAX_TUPLE_PARAMETERS: usize = 0;
 const MAX_DOUBLE_BINDINGS: usize = 0;
 
 /// A `Result` in a `Result`, of which one does not see what is an error.
-const MAX_NESTED_RESULTS: usize = 8;
+const MAX_NESTED_RESULTS: usize = 0;
 
 /// From how many definitions on a name is repeated.
-const MANY: usize = 8;
+const MIN_REPETITIONS: usize = 8;
 
 /// Names that mean the same in every module.
 const ORDINARY: [&str; 5] = ["Error", "Options", "Args", "Key", "State"];
@@ -97,7 +98,7 @@ const NOUNS: [&str; 4] = ["Feed", "Need", "Seed", "Embed"];
 const NO_NAMES: [&str; 4] = ["nobody", "somebody", "whoever", "told"];
 
 /// Identifiers with one of those words.
-const MAX_ODD_WORDS: usize = 507;
+const MAX_ODD_WORDS: usize = 0;
 
 const NUMBERS: [&str; 9] = ["u8", "u16", "u32", "u64", "usize", "i32", "i64", "f64", "Duration"];
 
@@ -261,7 +262,9 @@ impl Habits {
         let repeated: Vec<String> = self
             .types
             .iter()
-            .filter(|(name, all)| all.len() >= MANY && !ORDINARY.contains(&name.as_str()))
+            .filter(|(name, all)| {
+                all.len() >= MIN_REPETITIONS && !ORDINARY.contains(&name.as_str())
+            })
             .map(|(name, all)| format!("{name}, {} times", all.len()))
             .collect();
         let mut faults = Vec::new();

@@ -103,7 +103,7 @@ fn every_dependency_has_its_reason_in_the_decisions() {
 }
 
 #[test]
-fn third_parties_are_told_from_our_own() {
+fn third_parties_are_distinguished_from_our_own() {
     let manifest = "[package]\nx = 1\n[workspace.dependencies]\n# a = b\nours = { path = \"x\" }\n\
                     tokio-util = \"1\"\n\n[lints]\ny = 1\n";
     assert_eq!(third_parties(&toml::from_str(manifest).unwrap()), ["tokio-util"]);

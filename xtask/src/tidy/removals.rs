@@ -25,7 +25,7 @@ const UNGATED: [UngatedCall; 2] = [
             "src/controllers/release_runner/storage.rs",
             // Sources that were made for an object; nothing that is applied goes with them.
             "src/controllers/helm_release/template.rs",
-            "operator/source/src/http_archive/offer.rs",
+            "operator/source/src/http_archive/external_artifact.rs",
             // Helm's policy for the objects of hooks, as a task of an operation that was permitted.
             "src/controllers/release_runner/hooks.rs",
         ],
@@ -33,7 +33,7 @@ const UNGATED: [UngatedCall; 2] = [
     // A journal shows that the operation is under way.
     UngatedCall {
         call: "RemovalGate::permit_under_way(",
-        files: &["engines/release/src/operation/next.rs"],
+        files: &["engines/release/src/operation/next_step.rs"],
     },
 ];
 

@@ -20,8 +20,8 @@ use tempfile::NamedTempFile;
 
 use super::oci::filled;
 use super::{
-    API, AccessFailure, AccessSubject, Cell, PASSWORD, USER, Url, WRONG, nobody, plain, silent,
-    tell_within,
+    API, AccessFailure, AccessSubject, Cell, PASSWORD, USER, Url, WRONG, closed_port, plain,
+    silent, tell_within,
 };
 
 const DENIED: &str = "AuthenticationFailed";
@@ -70,8 +70,8 @@ impl Aws {
         let front = TlsFront::start_as(service.address(), &authority, &of_front).await?;
         let address: SocketAddr = registry.host().parse()?;
         let silent = [silent(address).await?, silent(front.address()).await?];
-        let there = [address, nobody()?, silent[0].address()];
-        let logins = [front.address(), nobody()?, silent[1].address()];
+        let there = [address, closed_port()?, silent[0].address()];
+        let logins = [front.address(), closed_port()?, silent[1].address()];
         let mut places: BTreeMap<String, SocketAddr> = names.into_iter().zip(logins).collect();
         for (account, place) in ACCOUNTS.iter().zip(there) {
             places.extend(REGIONS.map(|region| (self::registry(account, region), place)));

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::proxies::Proxies;
 use super::{
-    API, AccessFailure, AccessSubject, Failures, PASSWORD, USER, Url, WRONG, Ways, nobody,
+    API, AccessFailure, AccessSubject, Failures, PASSWORD, USER, Url, WRONG, Ways, closed_port,
     over_http, plain, tell,
 };
 
@@ -106,7 +106,7 @@ async fn a_repository_over_ssh_is_reached_by_a_key_of_a_known_host() -> Result<(
     let strange_hosts = stranger.known_hosts()?;
     let strange_key = strange_hosts.split_once(' ').context("no known host")?.1;
     let hosts = |at: std::net::SocketAddr, key: &str| format!("[127.0.0.1]:{} {key}", at.port());
-    let nobody = nobody()?;
+    let closed_port = closed_port()?;
     let secret =
         |identity: &str, hosts: String| json!({"identity": identity, "known_hosts": hosts});
     let mine = ssh.identity()?;
@@ -122,10 +122,10 @@ async fn a_repository_over_ssh_is_reached_by_a_key_of_a_known_host() -> Result<(
             .with(field, secret(&mine, hosts(address, strange_key)))
             .fails(fails(FAILED, "known_hosts")),
         plain("ssh-host-unknown", address)
-            .with(field, secret(&mine, hosts(nobody, key)))
+            .with(field, secret(&mine, hosts(closed_port, key)))
             .fails(fails(FAILED, "known_hosts")),
-        plain("ssh-unreachable", nobody)
-            .with(field, secret(&mine, hosts(nobody, key)))
+        plain("ssh-unreachable", closed_port)
+            .with(field, secret(&mine, hosts(closed_port, key)))
             .fails(subject.failures.unreachable),
         plain("ssh-stalled", silent.address())
             .with(field, secret(&mine, hosts(silent.address(), key)))

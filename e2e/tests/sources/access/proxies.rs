@@ -10,7 +10,9 @@ use e2e::relay::Relay;
 use e2e::servers::socks::Socks;
 use serde_json::json;
 
-use super::{AccessFailure, AccessSubject, Cell, USER, WRONG, Ways, nobody, plain, silent, tls};
+use super::{
+    AccessFailure, AccessSubject, Cell, USER, WRONG, Ways, closed_port, plain, silent, tls,
+};
 
 const FIELD: &str = "proxySecretRef";
 
@@ -63,7 +65,7 @@ impl Proxies {
         let way = |address: String, password: &str| json!({"address": address, "username": USER, "password": password});
         let right = way(self.http.url(), PASSWORD);
         let wrong = way(self.http.url(), WRONG);
-        let closed = way(format!("http://{}", nobody()?), PASSWORD);
+        let closed = way(format!("http://{}", closed_port()?), PASSWORD);
         let silent = way(format!("http://{}", self.stalled_http.address()), PASSWORD);
         let ca = json!({"ca.crt": ways.authority.certificate()});
         let over_tls = tls("proxy-tls-works", ways.tls.address());
@@ -110,7 +112,7 @@ impl Proxies {
             plain("socks-missing", server)
                 .with(FIELD, at(self.closed.address()))
                 .fails(refuses("requires another authentication method")),
-            plain("socks-unreachable", server).with(FIELD, at(nobody()?)).fails(unreachable),
+            plain("socks-unreachable", server).with(FIELD, at(closed_port()?)).fails(unreachable),
             plain("socks-stalled", server)
                 .with(FIELD, at(self.stalled.address()))
                 .fails(failures.stalled),

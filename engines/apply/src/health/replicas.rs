@@ -1,6 +1,6 @@
 //! Health of what runs Pods: Deployment, ReplicaSet, StatefulSet, DaemonSet.
 //!
-//! Here: judging them by their own counts. Elsewhere: judging them by their Pods (`related.rs`).
+//! Here: judging them by their own counts. Elsewhere: judging them by their Pods (`generated_pods.rs`).
 
 use objects::Object;
 

@@ -70,7 +70,7 @@ fn a_list_by_the_selector_has_the_pods_that_count_and_no_others() {
 }
 
 #[test]
-fn the_default_of_an_observed_generation_is_not_told_as_a_number() {
+fn the_default_of_an_observed_generation_is_not_shown_as_a_number() {
     let of = |observed: i64| {
         let object = json!({"apiVersion": "example.com/v1", "kind": "Widget",
             "metadata": {"name": "w", "generation": 2}, "status": {"observedGeneration": observed}});

@@ -46,7 +46,7 @@ fn an_ignored_field_is_no_drift_and_every_other_one_is() {
 }
 
 #[test]
-fn the_live_value_is_kept_when_nobody_else_applied_it() {
+fn the_live_value_is_kept_when_no_other_manager_applied_it() {
     let manifest = deployment(json!({"replicas": 2, "paused": true}), json!([]));
     let managed = json!([
         {"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
@@ -163,16 +163,16 @@ fn a_rule_is_for_the_objects_of_its_target_alone() {
 }
 
 #[test]
-fn a_rule_that_cannot_be_read_is_told() {
-    let told = |target: IgnoreTarget, path: &str| {
+fn a_rule_that_cannot_be_read_is_reported() {
+    let error_of = |target: IgnoreTarget, path: &str| {
         Rules::new(&[(target, vec![path.to_owned()])]).unwrap_err().to_string()
     };
     let target = IgnoreTarget { kind: "(".into(), ..IgnoreTarget::default() };
-    assert!(told(target, "/a").starts_with("target.kind is not a valid regular expression: "));
+    assert!(error_of(target, "/a").starts_with("target.kind is not a valid regular expression: "));
     let target = IgnoreTarget { labels: "a in".into(), ..IgnoreTarget::default() };
-    assert!(told(target, "/a").starts_with("target.labelSelector: "));
+    assert!(error_of(target, "/a").starts_with("target.labelSelector: "));
     assert!(
-        told(IgnoreTarget::default(), "spec.replicas")
+        error_of(IgnoreTarget::default(), "spec.replicas")
             .contains("`spec.replicas` is not a JSON pointer")
     );
 }

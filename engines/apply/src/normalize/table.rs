@@ -1,6 +1,6 @@
 //! The API types of Kubernetes 1.36, as Go's client knows them.
 //!
-//! Here: reading the table. Elsewhere: what is done with it ([`super::typed`]), the program that writes it
+//! Here: reading the table. Elsewhere: what is done with it ([`super::typed_object`]), the program that writes it
 //! (`e2e/testbed/types`, which says how to run it).
 
 use std::collections::BTreeMap;

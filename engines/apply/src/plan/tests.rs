@@ -26,13 +26,13 @@ fn config(name: &str) -> Object {
     object("v1", "ConfigMap", "shop", name)
 }
 
-fn wish(objects: Vec<Object>) -> ApplyDesiredState {
+fn desired(objects: Vec<Object>) -> ApplyDesiredState {
     ApplyDesiredState {
         own: ObjectId::new("flux", "apps", "kustomize.toolkit.fluxcd.io", "Kustomization"),
         stages: stages(objects, &[]).unwrap(),
         empty_is_intended: false,
         prune: true,
-        health: HealthWish::None,
+        health: DesiredHealth::None,
         fail_fast: true,
         revision: "main@sha1:0f".into(),
         timeout: Duration::from_secs(300),
@@ -74,7 +74,7 @@ impl Sim {
         ObservedObject { state, health: Some(self.health.get(id).cloned().unwrap_or(healthy)) }
     }
 
-    fn observe(&self, wish: &ApplyDesiredState) -> ApplyObservedState {
+    fn observe(&self, desired: &ApplyDesiredState) -> ApplyObservedState {
         let stale = self.recorded.ids().filter(|id| !self.live.contains_key(*id));
         let mut observed = ApplyObservedState {
             now: time(self.now),
@@ -88,26 +88,26 @@ impl Sim {
             is_correction: self.is_correction,
             contested: self.contested.clone(),
         };
-        if let HealthWish::These(ids) = &wish.health {
+        if let DesiredHealth::These(ids) = &desired.health {
             observed.objects.extend(ids.iter().map(|id| (id.clone(), self.see(id, None))));
         }
-        for (at, stage) in wish.stages.iter().enumerate() {
+        for (at, stage) in desired.stages.iter().enumerate() {
             let seen =
                 stage.objects.iter().map(|m| (m.id.clone(), self.see(&m.id, Some(&m.digest))));
             observed.objects.extend(seen);
-            if !is_passed(wish, &observed, at) {
+            if !is_passed(desired, &observed, at) {
                 break;
             }
         }
         observed
     }
 
-    fn plan(&self, wish: &ApplyDesiredState) -> PlanVerdict<ApplyStep> {
-        Apply::plan(wish, &self.observe(wish))
+    fn plan(&self, desired: &ApplyDesiredState) -> PlanVerdict<ApplyStep> {
+        Apply::plan(desired, &self.observe(desired))
     }
 
     /// The single writes that a step consists of.
-    fn writes(wish: &ApplyDesiredState, step: &ApplyStep) -> Vec<Write> {
+    fn writes(desired: &ApplyDesiredState, step: &ApplyStep) -> Vec<Write> {
         match step {
             ApplyStep::Record { add } => vec![Write::Status(None, add.clone())],
             ApplyStep::Shrink { to } => vec![Write::Status(Some(to.clone()), Vec::new())],
@@ -116,7 +116,13 @@ impl Sim {
             }
             ApplyStep::Apply { stage, ids, .. } => {
                 let digest = |id: &ObjectId| {
-                    wish.stages[*stage].objects.iter().find(|m| m.id == *id).unwrap().digest.clone()
+                    desired.stages[*stage]
+                        .objects
+                        .iter()
+                        .find(|m| m.id == *id)
+                        .unwrap()
+                        .digest
+                        .clone()
                 };
                 ids.iter().map(|id| Write::Put(id.clone(), digest(id))).collect()
             }
@@ -139,19 +145,20 @@ impl Sim {
         true
     }
 
-    /// Runs until the plan rests, a deletion is refused (`None`), or the process dies after `writes` writes (`None`).
-    fn run(&mut self, wish: &ApplyDesiredState, mut writes: usize) -> Option<Rest> {
+    /// Runs until the plan has an outcome, a deletion is refused (`None`), or the process dies after `writes` writes
+    /// (`None`).
+    fn run(&mut self, desired: &ApplyDesiredState, mut writes: usize) -> Option<Outcome> {
         let mut done: Vec<ApplyStep> = Vec::new();
         loop {
-            let steps = match self.plan(wish) {
-                PlanVerdict::Rest(rest) => return Some(rest),
+            let steps = match self.plan(desired) {
+                PlanVerdict::Outcome(outcome) => return Some(outcome),
                 PlanVerdict::Act(steps) => steps,
             };
             assert!(!steps.is_empty());
             for step in steps {
                 assert!(!done.contains(&step), "planned twice: {step:?}");
                 let mut complete = true;
-                for write in Self::writes(wish, &step) {
+                for write in Self::writes(desired, &step) {
                     if writes == 0 {
                         return None;
                     }
@@ -168,7 +175,7 @@ impl Sim {
 
     fn settle(objects: Vec<Object>) -> Self {
         let mut sim = Self::default();
-        assert!(sim.run(&wish(objects), usize::MAX).unwrap().is_settled());
+        assert!(sim.run(&desired(objects), usize::MAX).unwrap().is_settled());
         sim
     }
 }
@@ -184,13 +191,13 @@ fn shown(verdict: &PlanVerdict<ApplyStep>) -> String {
         ids.map(ObjectId::subject).collect::<Vec<_>>().join(" ")
     };
     match verdict {
-        PlanVerdict::Rest(rest) => {
-            let wake = rest.wake().map_or(String::new(), |wake| {
+        PlanVerdict::Outcome(outcome) => {
+            let wake = outcome.wake().map_or(String::new(), |wake| {
                 let on: Vec<_> = wake.on.iter().map(ObjectKey::to_string).collect();
                 let at = wake.at.map(|at| at.as_second() - time(0).as_second());
                 format!("\nwake at {at:?} on {on:?}")
             });
-            format!("{}: {}{wake}", rest.reason(), rest.text())
+            format!("{}: {}{wake}", outcome.reason(), outcome.text())
         }
         PlanVerdict::Act(steps) => {
             let lines: Vec<_> = steps
@@ -220,24 +227,24 @@ fn check(verdict: &PlanVerdict<ApplyStep>, want: &Expect) {
 #[test]
 fn the_inventory_grows_before_an_apply_and_stages_go_one_by_one() {
     let mut sim = Sim::default();
-    let wish = wish(vec![config("a"), object("v1", "Namespace", "", "shop")]);
+    let desired = desired(vec![config("a"), object("v1", "Namespace", "", "shop")]);
     check(
-        &sim.plan(&wish),
+        &sim.plan(&desired),
         &expect![[r#"
         Record Namespace/shop
         Apply 0 Namespace/shop"#]],
     );
-    let namespace = wish.stages[0].objects[0].clone();
+    let namespace = desired.stages[0].objects[0].clone();
     sim.recorded.insert(&namespace.object);
     sim.live.insert(namespace.id, namespace.digest);
     check(
-        &sim.plan(&wish),
+        &sim.plan(&desired),
         &expect![[r#"
         Record ConfigMap/shop/a
         Apply 1 ConfigMap/shop/a"#]],
     );
-    assert!(sim.run(&wish, usize::MAX).unwrap().is_settled());
-    check(&sim.plan(&wish), &expect!["ReconciliationSucceeded: Applied revision: main@sha1:0f"]);
+    assert!(sim.run(&desired, usize::MAX).unwrap().is_settled());
+    check(&sim.plan(&desired), &expect!["ReconciliationSucceeded: Applied revision: main@sha1:0f"]);
 }
 
 #[test]
@@ -249,51 +256,54 @@ fn what_left_the_manifests_is_deleted_in_reverse_order_and_then_forgotten() {
         object("apps/v1", "Deployment", "shop", "web"),
     ];
     let mut sim = Sim::settle(before);
-    let wish = wish(vec![config("a")]);
-    check(&sim.plan(&wish), &expect!["Prune Deployment/shop/web ConfigMap/shop/b Namespace/shop"]);
-    assert!(sim.run(&wish, usize::MAX).unwrap().is_settled());
+    let desired = desired(vec![config("a")]);
+    check(
+        &sim.plan(&desired),
+        &expect!["Prune Deployment/shop/web ConfigMap/shop/b Namespace/shop"],
+    );
+    assert!(sim.run(&desired, usize::MAX).unwrap().is_settled());
     assert_eq!((sim.recorded.len(), sim.live.len()), (1, 1));
 }
 
 #[test]
 fn without_prune_what_left_is_forgotten_and_stays() {
     let mut sim = Sim::settle(vec![config("a"), config("b")]);
-    let wish = ApplyDesiredState { prune: false, ..wish(vec![config("a")]) };
-    check(&sim.plan(&wish), &expect!["Shrink ConfigMap/shop/a"]);
+    let desired = ApplyDesiredState { prune: false, ..desired(vec![config("a")]) };
+    check(&sim.plan(&desired), &expect!["Shrink ConfigMap/shop/a"]);
     sim.live.remove(&config("b").id());
-    assert!(sim.run(&wish, usize::MAX).unwrap().is_settled());
+    assert!(sim.run(&desired, usize::MAX).unwrap().is_settled());
 }
 
 #[test]
 fn survivors_of_a_failed_deletion_stay_recorded_and_the_others_do_not() {
     let mut sim = Sim::settle(vec![config("a"), config("b"), config("c")]);
     sim.undeletable.insert(config("b").id());
-    let wish = wish(vec![config("a")]);
-    assert_eq!(sim.run(&wish, usize::MAX), None);
+    let desired = desired(vec![config("a")]);
+    assert_eq!(sim.run(&desired, usize::MAX), None);
     check(
-        &sim.plan(&wish),
+        &sim.plan(&desired),
         &expect![[r#"
         Shrink ConfigMap/shop/a ConfigMap/shop/b
         Prune ConfigMap/shop/b"#]],
     );
-    assert_eq!(sim.run(&wish, usize::MAX), None);
+    assert_eq!(sim.run(&desired, usize::MAX), None);
     assert!(sim.recorded.contains(&config("b").id()) && sim.recorded.len() == 2);
     sim.undeletable.clear();
-    assert!(sim.run(&wish, usize::MAX).unwrap().is_settled());
+    assert!(sim.run(&desired, usize::MAX).unwrap().is_settled());
 }
 
 #[test]
 fn an_empty_build_deletes_nothing_unless_it_is_meant() {
     let mut sim = Sim::settle(vec![config("a")]);
-    let mut wish = wish(Vec::new());
+    let mut desired = desired(Vec::new());
     check(
-        &sim.plan(&wish),
+        &sim.plan(&desired),
         &expect![[r#"
         BuildFailed: the build has no objects, and the 1 in the inventory would be deleted; restore the manifests or correct spec.path; to delete them all, delete the Kustomization
         wake at Some(120) on []"#]],
     );
-    wish.empty_is_intended = true;
-    assert!(sim.run(&wish, usize::MAX).unwrap().is_settled());
+    desired.empty_is_intended = true;
+    assert!(sim.run(&desired, usize::MAX).unwrap().is_settled());
     assert!(sim.live.is_empty() && sim.recorded.is_empty());
 }
 
@@ -304,9 +314,9 @@ fn a_stage_with_a_refused_object_writes_nothing_and_names_every_refusal() {
         let id = config(name).id();
         sim.refused.insert(id.clone(), crate::refusal::describe(&id, "Invalid", "bad data"));
     }
-    let wish = wish(vec![config("a"), config("b"), config("c"), config("d")]);
+    let desired = desired(vec![config("a"), config("b"), config("c"), config("d")]);
     check(
-        &sim.plan(&wish),
+        &sim.plan(&desired),
         &expect![[r#"
         ReconciliationFailed: ConfigMap/shop/b dry-run failed (Invalid): bad data
         ConfigMap/shop/d dry-run failed (Invalid): bad data
@@ -317,11 +327,11 @@ fn a_stage_with_a_refused_object_writes_nothing_and_names_every_refusal() {
 #[test]
 fn a_stage_that_was_not_observed_is_not_in_sync() {
     let sim = Sim::settle(vec![config("a"), config("stale")]);
-    let wish = wish(vec![config("a"), config("b")]);
-    let mut observed = sim.observe(&wish);
+    let desired = desired(vec![config("a"), config("b")]);
+    let mut observed = sim.observe(&desired);
     observed.objects.remove(&config("b").id());
     check(
-        &Apply::plan(&wish, &observed),
+        &Apply::plan(&desired, &observed),
         &expect![[r#"
         ReconciliationFailed: not observed: ConfigMap/shop/b
         wake at Some(120) on []"#]],
@@ -329,83 +339,83 @@ fn a_stage_that_was_not_observed_is_not_in_sync() {
 }
 
 #[test]
-fn crds_are_waited_for_before_the_rest_is_observed() {
+fn crds_are_waited_for_before_other_objects_are_observed() {
     let crd = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets");
     let mut sim = Sim::settle(vec![crd.clone()]);
     sim.health.insert(crd.id(), report(Health::InProgress, "Install in progress"));
-    let wish = wish(vec![crd.clone(), config("a")]);
+    let desired = desired(vec![crd.clone(), config("a")]);
     check(
-        &sim.plan(&wish),
+        &sim.plan(&desired),
         &expect![[r#"
             AwaitingCRDs: Waiting for the CustomResourceDefinitions of revision main@sha1:0f with a timeout of 1m0s
             wake at Some(60) on ["CustomResourceDefinition/widgets"]"#]],
     );
-    assert!(!sim.observe(&wish).objects.contains_key(&config("a").id()));
+    assert!(!sim.observe(&desired).objects.contains_key(&config("a").id()));
     sim.stage_waiting_since = Some(time(0));
     sim.now = 60;
     check(
-        &sim.plan(&wish),
+        &sim.plan(&desired),
         &expect![[r#"
         HealthCheckFailed: health check failed after 1m0s: timeout waiting for: [CustomResourceDefinition/widgets status: 'InProgress']
         wake at Some(180) on ["CustomResourceDefinition/widgets"]"#]],
     );
     sim.health.clear();
-    assert!(matches!(sim.plan(&wish), PlanVerdict::Act(_)));
+    assert!(matches!(sim.plan(&desired), PlanVerdict::Act(_)));
 }
 
 fn rollout() -> (Sim, ApplyDesiredState, ObjectId) {
     let web = object("apps/v1", "Deployment", "shop", "web");
     let sim = Sim::settle(vec![web.clone(), config("a")]);
-    let wish =
-        ApplyDesiredState { health: HealthWish::All, ..wish(vec![web.clone(), config("a")]) };
-    (sim, wish, web.id())
+    let desired =
+        ApplyDesiredState { health: DesiredHealth::All, ..desired(vec![web.clone(), config("a")]) };
+    (sim, desired, web.id())
 }
 
 #[test]
 fn a_wait_for_health_wakes_on_what_is_not_healthy_and_ends_in_time() {
-    let (mut sim, wish, web) = rollout();
+    let (mut sim, desired, web) = rollout();
     sim.health.insert(web.clone(), report(Health::InProgress, "Updated: 0/1"));
     check(
-        &sim.plan(&wish),
+        &sim.plan(&desired),
         &expect![[r#"
         Progressing: Running health checks for revision main@sha1:0f with a timeout of 5m0s
         wake at Some(300) on ["Deployment/shop/web"]"#]],
     );
     (sim.waiting_since, sim.now) = (Some(time(0)), 299);
     check(
-        &sim.plan(&wish),
+        &sim.plan(&desired),
         &expect![[r#"
         Progressing: Running health checks for revision main@sha1:0f with a timeout of 5m0s
         wake at Some(300) on ["Deployment/shop/web"]"#]],
     );
     sim.now = 300;
     check(
-        &sim.plan(&wish),
+        &sim.plan(&desired),
         &expect![[r#"
         HealthCheckFailed: health check failed after 5m0s: timeout waiting for: [Deployment/shop/web status: 'InProgress']
         wake at Some(420) on ["Deployment/shop/web"]"#]],
     );
     sim.health.clear();
-    assert!(matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Settled(..))));
+    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Settled(..))));
 }
 
 #[test]
 fn a_failed_object_fails_the_run_at_once_unless_that_is_switched_off() {
-    let (mut sim, mut wish, web) = rollout();
+    let (mut sim, mut desired, web) = rollout();
     sim.health.insert(web, report(Health::Failed, "Progress deadline exceeded"));
     sim.health.insert(config("a").id(), report(Health::Unknown("odd".into()), ""));
     (sim.waiting_since, sim.now) = (Some(time(0)), 12);
     check(
-        &sim.plan(&wish),
+        &sim.plan(&desired),
         &expect![[r#"
         HealthCheckFailed: health check failed after 12s: failed early due to stalled resources: [Deployment/shop/web status: 'Failed': Progress deadline exceeded]
         wake at Some(132) on ["ConfigMap/shop/a", "Deployment/shop/web"]"#]],
     );
-    wish.fail_fast = false;
-    assert!(matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Running(..))));
+    desired.fail_fast = false;
+    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Running(..))));
     sim.now = 300;
     check(
-        &sim.plan(&wish),
+        &sim.plan(&desired),
         &expect![[r#"
         HealthCheckFailed: health check failed after 5m0s: timeout waiting for: [ConfigMap/shop/a status: 'Unknown': odd, Deployment/shop/web status: 'Failed': Progress deadline exceeded]
         wake at Some(420) on ["ConfigMap/shop/a", "Deployment/shop/web"]"#]],
@@ -414,12 +424,12 @@ fn a_failed_object_fails_the_run_at_once_unless_that_is_switched_off() {
 
 #[test]
 fn a_wait_that_failed_stays_failed_until_its_objects_are_well_or_it_is_repeated() {
-    let (mut sim, wish, web) = rollout();
+    let (mut sim, desired, web) = rollout();
     sim.health.insert(web.clone(), report(Health::Failed, "crashed"));
-    let PlanVerdict::Rest(Rest::Failed(_, text, wake)) = sim.plan(&wish) else {
+    let PlanVerdict::Outcome(Outcome::Failed(_, text, wake)) = sim.plan(&desired) else {
         panic!("it failed")
     };
-    let first = Rest::Failed(reason::HEALTH_CHECK_FAILED, text.clone(), wake.clone());
+    let first = Outcome::Failed(reason::HEALTH_CHECK_FAILED, text.clone(), wake.clone());
     sim.failed_wait = Some(FailedWait { text, on: wake.on, until: wake.at.unwrap() });
     // Its Pods come and go, and the world says so each time.
     for status in
@@ -427,39 +437,39 @@ fn a_wait_that_failed_stays_failed_until_its_objects_are_well_or_it_is_repeated(
     {
         sim.now += 20;
         sim.health.insert(web.clone(), report(status, "another Pod"));
-        assert_eq!(sim.plan(&wish), PlanVerdict::Rest(first.clone()), "at {}", sim.now);
+        assert_eq!(sim.plan(&desired), PlanVerdict::Outcome(first.clone()), "at {}", sim.now);
     }
     // Then it is waited for anew.
     sim.now = 120;
     sim.health.insert(web.clone(), report(Health::InProgress, ""));
-    assert!(matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Running(..))));
+    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Running(..))));
     // Others than those that failed are waited for, too.
     sim.now = 20;
     sim.health.remove(&web);
-    assert!(matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Settled(..))));
+    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Settled(..))));
     sim.health.insert(config("a").id(), report(Health::InProgress, ""));
-    assert!(matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Running(..))));
+    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Running(..))));
 }
 
 #[test]
 fn one_object_that_is_refused_does_not_keep_the_drift_of_others() {
-    let wish = wish(vec![config("a"), config("b"), object("v1", "Namespace", "", "shop")]);
+    let desired = desired(vec![config("a"), config("b"), object("v1", "Namespace", "", "shop")]);
     let mut sim = Sim::default();
-    assert!(sim.run(&wish, usize::MAX).unwrap().is_settled());
+    assert!(sim.run(&desired, usize::MAX).unwrap().is_settled());
     let namespace = object("v1", "Namespace", "", "shop").id();
     sim.refused.insert(namespace, "the webhook does not answer".into());
     sim.live.insert(config("a").id(), "edited".into());
     sim.live.remove(&config("b").id());
     assert!(
-        matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Failed(..))),
+        matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Failed(..))),
         "a new build is all or nothing"
     );
     sim.is_correction = true;
-    check(&sim.plan(&wish), &expect!["Apply 1 ConfigMap/shop/a ConfigMap/shop/b"]);
-    let rest = sim.run(&wish, usize::MAX).unwrap();
+    check(&sim.plan(&desired), &expect!["Apply 1 ConfigMap/shop/a ConfigMap/shop/b"]);
+    let outcome = sim.run(&desired, usize::MAX).unwrap();
     assert_eq!(sim.live.len(), 3);
     check(
-        &PlanVerdict::Rest(rest),
+        &PlanVerdict::Outcome(outcome),
         &expect![[r#"
         ReconciliationFailed: the webhook does not answer
         wake at Some(120) on []"#]],
@@ -467,14 +477,15 @@ fn one_object_that_is_refused_does_not_keep_the_drift_of_others() {
 }
 
 #[test]
-fn what_is_contested_is_told_and_keeps_nothing_else() {
+fn contested_objects_are_reported_and_delay_no_others() {
     let mut sim = Sim::settle(vec![config("a"), config("old")]);
-    let wish = wish(vec![config("a"), config("new")]);
-    let told = ("a is contested".to_owned(), time(30));
-    sim.contested = BTreeMap::from([(config("a").id(), told.clone()), (config("gone").id(), told)]);
-    let rest = sim.run(&wish, usize::MAX).unwrap();
+    let desired = desired(vec![config("a"), config("new")]);
+    let contest = ("a is contested".to_owned(), time(30));
+    sim.contested =
+        BTreeMap::from([(config("a").id(), contest.clone()), (config("gone").id(), contest)]);
+    let outcome = sim.run(&desired, usize::MAX).unwrap();
     check(
-        &PlanVerdict::Rest(rest),
+        &PlanVerdict::Outcome(outcome),
         &expect![[r#"
         Contested: a is contested
         wake at Some(30) on []"#]],
@@ -485,30 +496,30 @@ fn what_is_contested_is_told_and_keeps_nothing_else() {
 
 #[test]
 fn a_new_revision_supersedes_a_wait() {
-    let (mut sim, mut wish, web) = rollout();
+    let (mut sim, mut desired, web) = rollout();
     sim.health.insert(web, report(Health::InProgress, ""));
     sim.waiting_since = Some(time(0));
-    assert!(matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Running(..))));
+    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Running(..))));
     let mut changed = config("a");
     changed.set_label("v", "2");
-    let objects = wish.stages[0].objects.iter().map(|m| m.object.clone());
+    let objects = desired.stages[0].objects.iter().map(|m| m.object.clone());
     let objects = objects.filter(|o| o.kind() == "Deployment").chain([changed]).collect();
-    wish.stages = stages(objects, &[]).unwrap();
-    check(&sim.plan(&wish), &expect!["Apply 0 ConfigMap/shop/a"]);
+    desired.stages = stages(objects, &[]).unwrap();
+    check(&sim.plan(&desired), &expect!["Apply 0 ConfigMap/shop/a"]);
 }
 
 #[test]
 fn health_is_waited_for_by_name_too_and_never_for_the_kustomization_itself() {
-    let (mut sim, mut wish, web) = rollout();
+    let (mut sim, mut desired, web) = rollout();
     let foreign = ObjectId::new("db", "main", "apps", "StatefulSet");
-    wish.health = HealthWish::These(vec![foreign.clone(), wish.own.clone()]);
-    sim.health.insert(wish.own.clone(), report(Health::InProgress, ""));
+    desired.health = DesiredHealth::These(vec![foreign.clone(), desired.own.clone()]);
+    sim.health.insert(desired.own.clone(), report(Health::InProgress, ""));
     sim.health.insert(web, report(Health::InProgress, ""));
-    assert!(matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Settled(..))));
+    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(Outcome::Settled(..))));
     sim.health.insert(foreign, Report::not_found());
     // A StatefulSet's health is read from its Pods, so it is observed every five seconds.
     check(
-        &sim.plan(&wish),
+        &sim.plan(&desired),
         &expect![[r#"
         Progressing: Running health checks for revision main@sha1:0f with a timeout of 5m0s
         wake at Some(5) on ["StatefulSet/db/main"]"#]],
@@ -517,16 +528,19 @@ fn health_is_waited_for_by_name_too_and_never_for_the_kustomization_itself() {
 
 #[test]
 fn what_is_skipped_or_finished_by_itself_is_tracked_and_not_waited_for() {
-    let (sim, wish, web) = rollout();
+    let (sim, desired, web) = rollout();
     for state in [SeenState::Skipped, SeenState::Finished] {
-        let mut observed = sim.observe(&wish);
+        let mut observed = sim.observe(&desired);
         observed
             .objects
             .insert(web.clone(), ObservedObject { state, health: Some(Report::not_found()) });
-        assert!(matches!(Apply::plan(&wish, &observed), PlanVerdict::Rest(Rest::Settled(..))));
+        assert!(matches!(
+            Apply::plan(&desired, &observed),
+            PlanVerdict::Outcome(Outcome::Settled(..))
+        ));
         observed.recorded = Inventory::default();
         check(
-            &Apply::plan(&wish, &observed),
+            &Apply::plan(&desired, &observed),
             &expect!["Record ConfigMap/shop/a Deployment/shop/web"],
         );
     }
@@ -534,12 +548,12 @@ fn what_is_skipped_or_finished_by_itself_is_tracked_and_not_waited_for() {
 
 #[test]
 fn an_object_to_recreate_is_named_in_the_step() {
-    let (sim, wish, web) = rollout();
-    let mut observed = sim.observe(&wish);
+    let (sim, desired, web) = rollout();
+    let mut observed = sim.observe(&desired);
     observed
         .objects
         .insert(web.clone(), ObservedObject { state: SeenState::MustBeRecreated, health: None });
-    let PlanVerdict::Act(steps) = Apply::plan(&wish, &observed) else { panic!("nothing to do") };
+    let PlanVerdict::Act(steps) = Apply::plan(&desired, &observed) else { panic!("nothing to do") };
     assert!(
         matches!(&steps[..], [ApplyStep::Apply { ids, recreate, .. }] if *ids == [web.clone()] && recreate == ids)
     );
@@ -548,24 +562,24 @@ fn an_object_to_recreate_is_named_in_the_step() {
 #[test]
 fn deleted_objects_that_take_their_time_are_waited_for_until_the_timeout() {
     let sim = Sim::settle(vec![config("a")]);
-    let wish = ApplyDesiredState { empty_is_intended: true, ..wish(Vec::new()) };
-    let mut observed = sim.observe(&wish);
+    let desired = ApplyDesiredState { empty_is_intended: true, ..desired(Vec::new()) };
+    let mut observed = sim.observe(&desired);
     observed.leaving.insert(config("a").id());
     check(
-        &Apply::plan(&wish, &observed),
+        &Apply::plan(&desired, &observed),
         &expect![[r#"
             AwaitingTermination: Waiting for the termination of deleted objects
             wake at Some(300) on ["ConfigMap/shop/a"]"#]],
     );
     (observed.waiting_since, observed.now) = (Some(time(0)), time(300));
-    check(&Apply::plan(&wish, &observed), &expect!["Shrink "]);
+    check(&Apply::plan(&desired, &observed), &expect!["Shrink "]);
 }
 
 #[test]
 fn an_object_in_a_new_version_is_recorded_in_it() {
     let mut sim = Sim::settle(vec![object("batch/v1beta1", "CronJob", "shop", "x")]);
-    let wish = wish(vec![object("batch/v1", "CronJob", "shop", "x")]);
-    assert!(sim.run(&wish, usize::MAX).unwrap().is_settled());
+    let desired = desired(vec![object("batch/v1", "CronJob", "shop", "x")]);
+    assert!(sim.run(&desired, usize::MAX).unwrap().is_settled());
     assert_eq!(sim.recorded.entries(), [("shop_x_batch_CronJob".to_owned(), "v1".to_owned())]);
 }
 
@@ -598,24 +612,24 @@ proptest! {
         prune in prop::bool::weighted(0.9),
         crashes in prop::collection::vec(0_usize..12, 0..4),
     ) {
-        let allowed = |objects| ApplyDesiredState { empty_is_intended: true, prune, ..wish(objects) };
+        let allowed = |objects| ApplyDesiredState { empty_is_intended: true, prune, ..desired(objects) };
         let mut sim = Sim::default();
         sim.run(&allowed(universe(&before, "1")), usize::MAX);
         sim.undeletable = universe(&stuck, "1").iter().map(Object::id).collect();
-        let wish = allowed(universe(&after, if changed { "2" } else { "1" }));
+        let desired = allowed(universe(&after, if changed { "2" } else { "1" }));
         if !prune {
             // What is forgotten on purpose is nobody's any more.
-            sim.live.retain(|id, _| wish.stages.iter().flat_map(|s| &s.objects).any(|m| m.id == *id));
+            sim.live.retain(|id, _| desired.stages.iter().flat_map(|s| &s.objects).any(|m| m.id == *id));
         }
         // Every write checks the law; so does every run after a crash.
         for writes in crashes {
-            sim.run(&wish, writes);
+            sim.run(&desired, writes);
         }
-        sim.run(&wish, usize::MAX);
+        sim.run(&desired, usize::MAX);
         sim.undeletable.clear();
-        let rest = sim.run(&wish, usize::MAX);
-        prop_assert!(rest.is_some_and(|rest| rest.is_settled()));
-        let wanted: BTreeMap<_, _> = wish.stages.iter().flat_map(|s| &s.objects).map(|m| (m.id.clone(), m.digest.clone())).collect();
+        let outcome = sim.run(&desired, usize::MAX);
+        prop_assert!(outcome.is_some_and(|outcome| outcome.is_settled()));
+        let wanted: BTreeMap<_, _> = desired.stages.iter().flat_map(|s| &s.objects).map(|m| (m.id.clone(), m.digest.clone())).collect();
         prop_assert_eq!(&sim.live, &wanted);
         prop_assert!(sim.recorded.ids().eq(wanted.keys()));
     }
@@ -625,13 +639,13 @@ proptest! {
         before in prop::collection::vec(any::<bool>(), 8),
         after in prop::collection::vec(any::<bool>(), 8),
     ) {
-        let wish = |picked: &[bool]| ApplyDesiredState { empty_is_intended: true, ..wish(universe(picked, "1")) };
+        let desired = |picked: &[bool]| ApplyDesiredState { empty_is_intended: true, ..desired(universe(picked, "1")) };
         let mut sim = Sim::default();
-        sim.run(&wish(&before), usize::MAX);
-        let verdict = sim.plan(&wish(&after));
-        prop_assert_eq!(&verdict, &sim.plan(&wish(&after)));
-        let settled = sim.plan(&wish(&before));
-        prop_assert!(matches!(settled, PlanVerdict::Rest(Rest::Settled(..))), "{settled:?}");
+        sim.run(&desired(&before), usize::MAX);
+        let verdict = sim.plan(&desired(&after));
+        prop_assert_eq!(&verdict, &sim.plan(&desired(&after)));
+        let settled = sim.plan(&desired(&before));
+        prop_assert!(matches!(settled, PlanVerdict::Outcome(Outcome::Settled(..))), "{settled:?}");
     }
 }
 

@@ -26,10 +26,10 @@ pub(super) enum Wait {
     Failed(FailedWait),
 }
 
-/// Why a run rests while the end of deleted objects is waited for.
+/// Why a run ends while the end of deleted objects is waited for.
 pub const AWAITING_TERMINATION: Reason = Reason::new("AwaitingTermination");
 
-/// Why a run rests while a stage is waited for: with the revision it tells one wait from another.
+/// Why a run ends while a stage is waited for: with the revision it tells one wait from another.
 pub fn stage_reason(stage: StageKind) -> Reason {
     const CRDS: Reason = Reason::new("AwaitingCRDs");
     const CLASSES: Reason = Reason::new("AwaitingClasses");
@@ -71,7 +71,7 @@ fn is_polled(id: &ObjectId) -> bool {
 }
 
 /// Differs(flux): a failed object's message is shown, as it is what people look for next.
-fn told(id: &ObjectId, report: Option<&Report>) -> String {
+fn describe(id: &ObjectId, report: Option<&Report>) -> String {
     let subject = id.subject();
     let Some(report) = report else { return format!("can't determine status for {subject}") };
     let status = &report.status;
@@ -118,7 +118,7 @@ pub(super) fn judge(
     let since = since.unwrap_or(observed.now);
     let waited = Duration::try_from(observed.now.duration_since(since)).unwrap_or_default();
     let ends_with = |what: &str, ids: &[&ObjectId]| {
-        let list: Vec<_> = ids.iter().map(|id| told(id, report(id))).collect();
+        let list: Vec<_> = ids.iter().map(|id| describe(id, report(id))).collect();
         // Parts of a second would make each repetition another text.
         let waited = format_duration(Duration::from_secs(waited.as_secs()));
         let text = format!("health check failed after {waited}: {what}: [{}]", list.join(", "));

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{About, is_plain, windlass_name};
 use crate::condition::{condition, exhausted, text};
-use crate::related;
+use crate::object_references;
 use crate::result::Cause;
 
 /// What helps, and the command if there is one.
@@ -136,7 +136,7 @@ fn is_contested(owner: &Object) -> bool {
 fn contested(cause: &Cause, owner: &Object, is_own: bool, files: &str) -> String {
     let id = &cause.object;
     let subject = id.subject();
-    let paths = apply::rival::contested_fields(&cause.text);
+    let paths = apply::field_conflict::contested_fields(&cause.text);
     if is_own || paths.is_empty() {
         return format!(
             "stop the client that keeps changing or deleting what the message names, or remove it from the manifests{files}"
@@ -203,7 +203,7 @@ fn place(owner: &Object) -> Option<String> {
     if owner.kind() == "HelmRelease" {
         return Some(format!("the chart or the values of {}", owner.id().subject()));
     }
-    let source = related::sources(owner).into_iter().next()?.subject();
+    let source = object_references::sources(owner).into_iter().next()?.subject();
     let path = owner.get("spec").map(|spec| text(spec, "path")).unwrap_or_default();
     Some(match path.trim_start_matches("./").trim_matches('/') {
         "" => source,

@@ -303,7 +303,7 @@ fn a_container_that_never_ran_has_no_log() {
 }
 
 #[test]
-fn the_default_generation_of_a_status_is_not_told_as_a_number() {
+fn the_default_generation_of_a_status_is_not_shown_as_a_number() {
     let release = with(
         "HelmRelease/web",
         &[&json!({"status": {"observedGeneration": -1,

@@ -17,7 +17,7 @@ impl Cluster {
 
     fn verdicts_within(&self, reach: Reach) -> BTreeMap<ObjectId, ObjectVerdict> {
         let mut known = QueryAnswers::default();
-        let ids = self.objects.iter().map(Object::id).filter(related::is_reconciled);
+        let ids = self.objects.iter().map(Object::id).filter(object_references::is_reconciled);
         let mut verdicts =
             ids.map(|id| (id.clone(), self.verdict(&id, &mut known, reach))).collect();
         join_cycles(&mut verdicts, reach);
@@ -362,7 +362,7 @@ fn a_missing_source_is_over_once_nothing_that_named_it_is_in_progress() {
 }
 
 #[test]
-fn events_that_the_condition_repeats_are_told_from_others() {
+fn events_that_the_condition_repeats_are_distinguished_from_others() {
     use crate::reason::is_of_condition;
     for reason in
         ["BuildFailed", "HealthCheckFailed", "DriftCorrectionFailed", "GitOperationFailed"]

@@ -40,7 +40,7 @@ fn chains_add_up_and_end_where_operands_lie_side_by_side() {
 }
 
 #[test]
-fn what_is_no_token_is_told_unless_little_follows() {
+fn an_invalid_token_is_reported_unless_little_follows() {
     assert_eq!(check("'a"), Ok(()));
     let long = format!("1 + '\\q{}", "x".repeat(300));
     assert_eq!(check(&long), Err(Unreadable::NoToken(4)));

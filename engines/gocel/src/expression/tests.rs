@@ -253,9 +253,9 @@ fn quotes_that_open_nothing_hide_nothing() {
         ] {
             let text = format!("{before}{sum}");
             let error = Expression::parse(&text).unwrap_err().to_string();
-            let is_told = error.contains("recursion limit exceeded")
+            let is_limited = error.contains("recursion limit exceeded")
                 || error.contains("token recognition error at: '");
-            assert!(is_told, "{before}: {}", error.get(96_000..).unwrap());
+            assert!(is_limited, "{before}: {}", error.get(96_000..).unwrap());
         }
         // And what they do open is no part of the depth.
         for text in [

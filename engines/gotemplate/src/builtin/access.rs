@@ -5,7 +5,7 @@ use golang::value::{IntKind, Integer, ReflectKind, Str, Type};
 
 use crate::error::FunctionError;
 use crate::limits::TemplateBudget;
-use crate::slot::Slot;
+use crate::reflect_value::Slot;
 
 /// What to look into: the value without pointers and names of types; nothing where there is none.
 fn inner(slot: &Slot) -> Option<GoRuntimeValue> {

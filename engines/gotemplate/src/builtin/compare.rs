@@ -8,7 +8,7 @@ use golang::value::{IntKind, ReflectKind};
 
 use super::Builtin;
 use crate::error::FunctionError;
-use crate::slot::Slot;
+use crate::reflect_value::Slot;
 
 /// Calls one of the comparisons.
 pub(super) fn compare(

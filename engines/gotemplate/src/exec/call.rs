@@ -9,7 +9,7 @@ use crate::builtin::Builtin;
 use crate::error::FunctionError;
 use crate::function::{Call, Callee};
 use crate::parse::{Id, Span};
-use crate::slot::Slot;
+use crate::reflect_value::Slot;
 
 /// Bytes of a text that are scanned in a step: each function is taken to examine all of the strings that it is given,
 /// as fast as that can be done. What takes longer, and what is in lists and maps, functions count themselves.

@@ -5,7 +5,7 @@ use golang::value::{Integer, Type};
 
 use super::{MAX_NODE_TEXT_BYTES, Result, TemplateRun};
 use crate::parse::{Form, Id, Span};
-use crate::slot::Slot;
+use crate::reflect_value::Slot;
 
 impl<'s> TemplateRun<'s, '_> {
     /// The value of a pipeline; its variables stay declared.

@@ -8,8 +8,8 @@ use golang::value::ReflectKind;
 
 use super::{Result, TemplateRun};
 use crate::parse::{Id, Span};
+use crate::reflect_value::Slot;
 use crate::set::MissingKey;
-use crate::slot::Slot;
 
 impl<'s> TemplateRun<'s, '_> {
     /// `.X.Y.Z` of a receiver; the last one gets the arguments if it is a method.

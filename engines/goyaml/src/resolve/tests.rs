@@ -72,7 +72,7 @@ fn floats_that_are_too_large_or_not_of_the_form_are_strings() {
 }
 
 #[test]
-fn dates_are_told_from_strings_that_only_look_like_one() {
+fn dates_are_distinguished_from_strings_that_only_look_like_one() {
     for text in [
         "2001-01-01",
         "2001-1-1",

@@ -2,7 +2,8 @@
 //!
 //! Helm checks names before it examines contents, and trusts the sizes that are written in the archive. So do we, and
 //! nothing is ever written to a disk.
-//! Here: bytes to files. Elsewhere: what looks like an archive (`chart/sniff.rs`), what the files mean (`chart/load.rs`).
+//! Here: bytes to files. Elsewhere: what looks like an archive (`chart/content_type.rs`), what the files mean
+//! (`chart/load.rs`).
 
 use std::cell::RefCell;
 use std::io::{self, Read};

@@ -10,7 +10,7 @@ use super::archive::{self, ArchiveBudget, ArchiveError, MAX_FILE_SIZE};
 use super::decode::{self, DecodeError, Draft, ValuesError};
 use super::name::{base, extension, quoted};
 use super::validate::Invalid;
-use super::{Chart, File, sniff};
+use super::{Chart, File, content_type};
 use crate::ignore::{self, Rules};
 use crate::values::empty;
 
@@ -218,12 +218,12 @@ pub(crate) fn any_version(files: Vec<File>) -> Result<ChartLoadResult, LoadError
 /// # Errors
 /// As Helm says it.
 pub fn archive_file(name: &str, bytes: &[u8]) -> Result<ChartLoadResult, LoadError> {
-    if !sniff::is_gzip(bytes) {
+    if !content_type::is_gzip(bytes) {
         let file = name.to_owned();
         if name.ends_with(".yaml") || name.ends_with(".yml") {
             return Err(LoadError::IsYaml(file));
         }
-        return Err(LoadError::IsOther { file, found: sniff::content_type(bytes) });
+        return Err(LoadError::IsOther { file, found: content_type::content_type(bytes) });
     }
     let mut loader = Loader::default();
     let files = archive::files(bytes, &mut loader.budget).map_err(|problem| match problem {

@@ -10,7 +10,7 @@ use gotemplate::{Set, Template};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Mode;
-use super::side_by_side::ParallelRenderState;
+use super::parallel_files::ParallelRenderState;
 use crate::env::Env;
 use crate::warning::Warning;
 

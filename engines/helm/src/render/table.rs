@@ -25,7 +25,7 @@ impl Table {
 }
 
 /// A plain map.
-pub(super) fn of<const N: usize>(entries: [(&str, GoRuntimeValue); N]) -> Map {
+pub(super) fn of<const ENTRY_COUNT: usize>(entries: [(&str, GoRuntimeValue); ENTRY_COUNT]) -> Map {
     Map::new(Type::Any, entries.map(|(name, value)| (name.into(), value)))
 }
 

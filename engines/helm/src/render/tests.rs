@@ -2,7 +2,7 @@
 //! behind.
 
 mod limits;
-mod side_by_side;
+mod parallel_files;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

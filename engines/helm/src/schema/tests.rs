@@ -141,7 +141,7 @@ fn patterns_are_those_of_go() {
 }
 
 #[test]
-fn a_text_that_is_no_schema_is_told_in_gos_words() {
+fn a_text_that_is_no_schema_is_reported_in_gos_words() {
     let cases = [
         ("", "top:\nEOF"),
         ("{\"type\":", "top:\nunexpected EOF"),

@@ -217,15 +217,15 @@ mod tests {
         Layer { name: name.to_owned(), at, values: table(values) }
     }
 
-    fn told(result: &Map, layers: &[Layer]) -> Vec<String> {
+    fn origins(result: &Map, layers: &[Layer]) -> Vec<String> {
         let name = |at: usize| layers[at].name.clone();
         let leaves = provenance(result, layers).unwrap();
-        let told = leaves.iter().map(|leaf| {
+        let origins = leaves.iter().map(|leaf| {
             let source = leaf.source.map_or("computed".to_owned(), name);
             let over: Vec<String> = leaf.overrode.iter().map(|at| name(*at)).collect();
             format!("{} {source} {over:?}", leaf.path.join("."))
         });
-        told.collect()
+        origins.collect()
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
             "e inline []",
             "list file [\"chart\"]",
         ];
-        assert_eq!(told(&result, &layers), expected);
+        assert_eq!(origins(&result, &layers), expected);
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
             layer("inline", &[], &json!({"c": 1})),
         ];
         let result = table(&json!({"a": {}, "c": 1}));
-        assert_eq!(told(&result, &layers), ["a file [\"chart\"]", "c inline []"]);
+        assert_eq!(origins(&result, &layers), ["a file [\"chart\"]", "c inline []"]);
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
         ];
         let result = table(&json!({"hosts": [{"name": "x"}, {"name": "b"}]}));
         let expected = ["hosts.[0].name path [\"file\"]", "hosts.[1].name file []"];
-        assert_eq!(told(&result, &layers), expected);
+        assert_eq!(origins(&result, &layers), expected);
     }
 
     #[test]
@@ -283,15 +283,15 @@ mod tests {
             "sub.global.shared top []",
             "sub.x top [\"sub\"]",
         ];
-        assert_eq!(told(&result, &layers), expected);
+        assert_eq!(origins(&result, &layers), expected);
     }
 
     #[test]
-    fn what_nobody_set_is_computed() {
+    fn a_value_without_a_source_is_computed() {
         let result = table(&json!({"a": 1}));
-        assert_eq!(told(&result, &[layer("x", &[], &json!({"a": 2}))]), ["a computed [\"x\"]"]);
+        assert_eq!(origins(&result, &[layer("x", &[], &json!({"a": 2}))]), ["a computed [\"x\"]"]);
         let composed = compose("apps", &result, &[], &mut |_, _| Err("unused".to_owned())).unwrap();
-        assert_eq!(told(&composed, &[layer("inline", &[], &json!({"a": 1}))]), ["a inline []"]);
+        assert_eq!(origins(&composed, &[layer("inline", &[], &json!({"a": 1}))]), ["a inline []"]);
         assert!(provenance(&empty(), &[]).unwrap().is_empty());
     }
 }

@@ -10,9 +10,9 @@ use crate::charts::normal;
 use crate::error::Result;
 use crate::load::Helmfile;
 use crate::maps::Map;
-use crate::place::base;
 use crate::render::Options;
 use crate::spec::Release;
+use crate::working_directory::base;
 use crate::yaml;
 use golang::path::{clean, join};
 

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::{RENDERED, Tree, is_below};
 use crate::error::Result;
+use crate::helmfile_environment::HelmfileEnvironment;
 use crate::load::Helmfile;
 use crate::maps::{Lists, Map, merge};
-use crate::place::parent;
 use crate::references;
 use crate::spec::Release;
 use crate::template::Renderer;
-use crate::world::HelmfileEnvironment;
+use crate::working_directory::parent;
 use crate::yaml;
 
 /// What a build adds to the files of the chart, and what is gone after it.
@@ -23,25 +23,31 @@ impl Helmfile {
     /// Patches the generated files: they are replaced by one with all resources, and one with all CRDs.
     pub(super) fn patch(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         generated: &[String],
         tree: &mut Tree,
     ) -> Result<()> {
         let mut patches = Vec::new();
         for (index, entry) in release.json_patches.iter().enumerate() {
-            let Some(text) = self.patch_text(world, release, entry)? else { continue };
+            let Some(text) = self.patch_text(helmfile_environment, release, entry)? else {
+                continue;
+            };
             patches.push(json_patch(index, &text, tree)?);
         }
         for (index, entry) in release.strategic_merge_patches.iter().enumerate() {
-            let Some(text) = self.patch_text(world, release, entry)? else { continue };
+            let Some(text) = self.patch_text(helmfile_environment, release, entry)? else {
+                continue;
+            };
             let path = format!("strategicmergepatches/patch.{index}.yaml");
             tree.insert(path.clone(), text.into());
             patches.push(json!({ "path": path }));
         }
         let mut transformers = Vec::new();
         for (index, entry) in release.transformers.iter().enumerate() {
-            let Some(text) = self.patch_text(world, release, entry)? else { continue };
+            let Some(text) = self.patch_text(helmfile_environment, release, entry)? else {
+                continue;
+            };
             let text = self.with_files(text, tree)?;
             let path = format!("transformers/transformer.{index}.yaml");
             tree.insert(path.clone(), text.into());
@@ -52,7 +58,7 @@ impl Helmfile {
         let text = yaml::write_plain(&kustomization)?;
         let mut build = tree.clone();
         build.insert("kustomization.yaml".to_owned(), text.into_bytes().into());
-        let built = self.kustomize(world, build, Restriction::RootOnly)?;
+        let built = self.kustomize(helmfile_environment, build, Restriction::RootOnly)?;
         tree.retain(|path, _| {
             !RENDERED.iter().chain(&SCAFFOLD).any(|directory| is_below(path, directory))
         });
@@ -84,7 +90,7 @@ impl Helmfile {
     /// The text of an entry, which is a file or written out.
     pub(crate) fn patch_text(
         &self,
-        world: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileEnvironment>,
         release: &Release,
         entry: &Value,
     ) -> Result<Option<Vec<u8>>> {
@@ -106,15 +112,15 @@ impl Helmfile {
         };
         // Templates of patches also see the values of the release.
         let mut values = self.values.clone();
-        for text in self.release_values(world, release)? {
+        for text in self.release_values(helmfile_environment, release)? {
             merge(&mut values, &yaml::read_map(&text)?, Lists::Sparse);
         }
         let data = self.release_data(release, &values);
-        let renderer = Renderer::new(world, &self.place, &parent(file), data);
+        let renderer = Renderer::new(helmfile_environment, &self.place, &parent(file), data);
         let text = renderer
             .file(file)
             .map_err(|error| error.at(&format!("failed to render \"{path}\"")))?;
-        references::expand_file(world, &self.place, text).map(Some)
+        references::expand_file(helmfile_environment, &self.place, text).map(Some)
     }
 
     /// A transformer with the files that its `path` names, which are copied.

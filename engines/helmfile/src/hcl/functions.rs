@@ -74,7 +74,7 @@ fn wrong_count(name: &str) -> Error {
 }
 
 /// The arguments, of which there have to be as many.
-fn exactly<const N: usize>(arguments: &[Value]) -> Result<&[Value; N]> {
+fn exactly<const ARGUMENT_COUNT: usize>(arguments: &[Value]) -> Result<&[Value; ARGUMENT_COUNT]> {
     arguments.try_into().map_err(|_| "a wrong number of arguments".into())
 }
 

@@ -8,8 +8,8 @@ use tree::FileKind as EntryKind;
 
 use super::{Host, go, with_helpers};
 use crate::error::Error;
+use crate::helmfile_environment::Program;
 use crate::references;
-use crate::world::Program;
 use crate::yaml;
 use golang::path::join;
 
@@ -46,7 +46,9 @@ pub(super) fn functions() -> Functions {
     functions.insert("requiredEnv", Signature::new([text()], text()), required_env);
     functions.insert("env", Signature::new([text()], text()), |call, arguments| {
         let name = text_of(arguments, 0);
-        Ok(GoRuntimeValue::from(host(call)?.world.variable(&name.lossy()).unwrap_or_default()))
+        Ok(GoRuntimeValue::from(
+            host(call)?.helmfile_environment.variable(&name.lossy()).unwrap_or_default(),
+        ))
     });
     functions.insert("expandenv", Signature::new([text()], text()), expand_env);
     functions.insert("include", Signature::new([text(), any()], text()), |call, arguments| {
@@ -130,7 +132,7 @@ fn run(
     if host.is_lenient {
         return Ok(GoRuntimeValue::from(""));
     }
-    let Some(programs) = &host.world.programs else {
+    let Some(programs) = &host.helmfile_environment.programs else {
         return Err(format!(
             "{function} is not supported, because it runs a program: write what the program prints to a file and use \
              readFile, or pass it with --state-values-file; on a command line, --allow-exec allows it"
@@ -158,7 +160,7 @@ fn run(
             variables.push((name, value));
         }
     }
-    host.world.note(function);
+    host.helmfile_environment.note(function);
     let directory = host.place.absolute_of(&host.base).map_err(|error| error.to_string())?;
     let command = text_of(arguments, 0);
     let input = text_of(arguments, 2);
@@ -207,7 +209,8 @@ fn expanded(call: &mut Call<'_>, value: &Json) -> Result<Json, FunctionError> {
     let host = host(call)?;
     let mut count =
         |bytes: usize| call.produce(bytes).map_err(|failure| Error::from(failure.to_string()));
-    let done = references::expand_within(&host.world, &host.place, value, &mut count);
+    let done =
+        references::expand_within(&host.helmfile_environment, &host.place, value, &mut count);
     done.map_err(|error| error.to_string().into())
 }
 
@@ -217,7 +220,7 @@ fn host<'r>(call: &Call<'r>) -> Result<&'r Host, FunctionError> {
 
 fn unrestricted<'r>(call: &Call<'r>) -> Result<&'r Host, FunctionError> {
     let host = host(call)?;
-    if host.world.is_restricted() {
+    if host.helmfile_environment.is_restricted() {
         return Err("HELMFILE_DISABLE_INSECURE_FEATURES or HELMFILE_DISABLE_INSECURE_TEMPLATE_FUNCTIONS is active, \
                     insecure function calls are disabled"
             .into());
@@ -400,7 +403,8 @@ fn required_env(
     arguments: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
     let name = text_of(arguments, 0);
-    let set = host(call)?.world.variable(&name.lossy()).filter(|text| !text.is_empty());
+    let set =
+        host(call)?.helmfile_environment.variable(&name.lossy()).filter(|text| !text.is_empty());
     set.map(GoRuntimeValue::from)
         .ok_or_else(|| format!("required env var `{}` is not set", name.lossy()).into())
 }
@@ -410,7 +414,7 @@ fn expand_env(
     call: &mut Call<'_>,
     arguments: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
-    let world = &host(call)?.world;
+    let helmfile_environment = &host(call)?.helmfile_environment;
     let given = text_of(arguments, 0);
     let given = given.lossy();
     let mut out = String::new();
@@ -427,7 +431,7 @@ fn expand_env(
         if name.is_empty() && !after.starts_with('{') {
             out.push('$');
         }
-        out.push_str(world.variable(name).unwrap_or_default());
+        out.push_str(helmfile_environment.variable(name).unwrap_or_default());
         rest = left;
     }
     out.push_str(rest);

@@ -49,11 +49,11 @@ fn world_of(files: &[(&str, String)]) -> (HelmfileEnvironment, Arc<Brackets>) {
     let mut all = vec![("c/Chart.yaml", "{apiVersion: v2, name: c, version: 1.0.0}\n")];
     all.extend(files.iter().map(|(path, text)| (*path, text.as_str())));
     let brackets = Arc::new(Brackets::default());
-    (world(&all).with_decrypt(brackets.clone()), brackets)
+    (helmfile_environment(&all).with_decrypt(brackets.clone()), brackets)
 }
 
-fn rendered(world: HelmfileEnvironment) -> Result<Renderings> {
-    plan_in(world)?.renderings(&Options::default(), &NoHelm)
+fn rendered(helmfile_environment: HelmfileEnvironment) -> Result<Renderings> {
+    plan_in(helmfile_environment)?.renderings(&Options::default(), &NoHelm)
 }
 
 /// The values and the flags of the first release of a helmfile that is a template.
@@ -109,8 +109,8 @@ fn secrets_in_hcl_are_read_with_the_values_of_the_environment() {
         ("s.hcl", hcl.to_owned()),
         ("b.hcl", "values {\n  b = \"two\"\n}\n".to_owned()),
     ];
-    let world = world_of(&files).0.with_decrypt(Arc::new(Hcl));
-    let release = rendered(world).unwrap().releases.swap_remove(0);
+    let helmfile_environment = world_of(&files).0.with_decrypt(Arc::new(Hcl));
+    let release = rendered(helmfile_environment).unwrap().releases.swap_remove(0);
     assert_eq!(crate::yaml::read(&release.values[0]).unwrap(), json!({"a": "one-two"}));
 }
 
@@ -159,7 +159,7 @@ fn without_keys_nothing_is_decrypted() {
     let secret = encrypted("a: ENC[1]");
     let files =
         [("c/Chart.yaml", "name: c\n"), ("helmfile.yaml", helmfile), ("s.yaml", secret.as_str())];
-    let error = rendered(world(&files)).unwrap_err().to_string();
+    let error = rendered(helmfile_environment(&files)).unwrap_err().to_string();
     assert!(error.contains("\"s.yaml\": it is encrypted"), "{error}");
 }
 
@@ -216,10 +216,10 @@ fn a_reference_without_a_key_is_the_whole_text_in_the_format_of_its_name() {
 fn a_missing_key_is_an_error_where_a_variable_says_so() {
     let helmfile = "releases:\n- {name: r, chart: ./c, values: [{a: 'ref+sops://s.yaml#/b'}]}\n";
     let files = [("helmfile.yaml", helmfile.to_owned()), ("s.yaml", encrypted("a: ENC[1]"))];
-    let mut world = world_of(&files).0;
+    let mut helmfile_environment = world_of(&files).0;
     let strict = "HELMFILE_VALS_FAIL_ON_MISSING_KEY_IN_MAP";
-    world.variables.insert(strict.to_owned(), "true".to_owned());
-    let error = rendered(world).unwrap_err().to_string();
+    helmfile_environment.variables.insert(strict.to_owned(), "true".to_owned());
+    let error = rendered(helmfile_environment).unwrap_err().to_string();
     assert!(error.contains("no value found for key b"), "{error}");
 }
 
@@ -243,8 +243,8 @@ fn a_file_is_decrypted_once_for_all_that_name_it() {
     let helmfile = "environments: {default: {secrets: [s.yaml]}}\n---\nreleases:\n{{ range until 50 }}\
                     - {name: r{{ . }}, chart: ./c, secrets: [s.yaml], values: [{a: 'ref+sops://s.yaml#/a'}]}\n{{ end }}";
     let files = [("helmfile.yaml.gotmpl", helmfile.to_owned()), ("s.yaml", encrypted("a: ENC[1]"))];
-    let (world, brackets) = world_of(&files);
-    assert_eq!(rendered(world).unwrap().releases.len(), 50);
+    let (helmfile_environment, brackets) = world_of(&files);
+    assert_eq!(rendered(helmfile_environment).unwrap().releases.len(), 50);
     assert_eq!(brackets.0.load(Ordering::Relaxed), 1);
 }
 

@@ -14,8 +14,8 @@ use super::RewriteError;
 use super::document::{
     PlainText, Problem, document, field, identity, is_list, is_nothing, text_of,
 };
-use super::keep::is_special;
 use super::scalars::{SeenMarkers, assign};
+use super::value_replacement::is_special;
 use crate::result::{Change, ObjectIdentifier, UpdateResult};
 use crate::setter::{Assignment, Setters};
 

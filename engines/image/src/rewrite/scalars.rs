@@ -1,6 +1,6 @@
 //! The values of a document that have markers, and which markers of a file were read.
 //!
-//! Elsewhere: what a marker says (`setter.rs`), what becomes of a value (`keep.rs`, `flux.rs`).
+//! Elsewhere: what a marker says (`setter.rs`), what becomes of a value (`value_replacement.rs`, `flux.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -149,7 +149,8 @@ fn all_changes_of_an_object_share_its_names() {
     let text = format!("a: old {TAG}\nb: old {TAG}\n");
     let text = PlainText::new(&text);
     let mut markers = SeenMarkers::default();
-    let kept = keep::rewrite(&text, &setters("v2"), &mut markers, &YamlLimits::default());
+    let kept =
+        value_replacement::rewrite(&text, &setters("v2"), &mut markers, &YamlLimits::default());
     let [(first, _), (second, _)] = kept.changes.as_slice() else { panic!("{kept:?}") };
     assert!(Arc::ptr_eq(first, second));
 }

@@ -1,10 +1,10 @@
 //! `replacements`: a value of one object into fields of others.
 //!
-//! Elsewhere: fields of YAML or JSON that is itself a text (`structured.rs`).
+//! Elsewhere: fields of YAML or JSON that is itself a text (`structured_replacement.rs`).
 
 use goyaml::v3::{Node, YamlNodeKind};
 
-use super::structured;
+use super::structured_replacement;
 use crate::budget::{self, BuildBudget};
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
@@ -185,7 +185,7 @@ fn copy(
     for path in paths {
         let parts = path::split_brackets(path, '.');
         budget.steps(LOOKED_AT)?;
-        if structured::set(object, value, &parts, create, budget)? {
+        if structured_replacement::set(object, value, &parts, create, budget)? {
             continue;
         }
         let failed = || {

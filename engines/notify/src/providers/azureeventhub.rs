@@ -9,10 +9,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 
+use crate::delivery_message::{DeliveryMessage, EventHubLogin, EventHubMessage};
 use crate::event::Event;
 use crate::http::{Flow, ProviderRequest};
 use crate::options::Options;
-use crate::parcel::{EventHubLogin, EventHubMessage, Parcel};
 use crate::text::{is_relative, path_element};
 
 /// What a token that is made of a shared key is good for, in seconds.
@@ -91,7 +91,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
             "failed to create a eventhub: without a token, the channel has to be an Event Hubs namespace of Azure",
         );
     }
-    let message = Parcel::EventHub(Box::new(message));
+    let message = DeliveryMessage::EventHub(Box::new(message));
     Flow::Publish(
         message,
         Box::new(|result| {

@@ -4,10 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
+use crate::delivery_message::{DeliveryMessage, PubSubMessage};
 use crate::event::Event;
 use crate::http::{Flow, ProviderRequest};
 use crate::options::Options;
-use crate::parcel::{Parcel, PubSubMessage};
 use crate::text::{is_relative, path_element};
 
 impl PubSubMessage {
@@ -48,7 +48,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
         credentials: options.token,
     };
     Flow::Publish(
-        Parcel::PubSub(Box::new(message)),
+        DeliveryMessage::PubSub(Box::new(message)),
         Box::new(move |result| {
             Flow::end(
                 result.map_err(|error| {

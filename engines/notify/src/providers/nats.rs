@@ -8,10 +8,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use golang::url::{Url, User};
 
+use crate::delivery_message::{DeliveryMessage, NatsLogin, NatsMessage};
 use crate::event::Event;
 use crate::http::Flow;
 use crate::options::Options;
-use crate::parcel::{NatsLogin, NatsMessage, Parcel};
 
 /// A key that signs the nonce of a server, and the JWT of the user if there is one. Its `Debug` shows neither.
 #[derive(Clone)]
@@ -155,7 +155,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     let then = move |result: Result<(), String>| {
         Flow::end(result.map_err(|error| format!("{publishing}{error}")))
     };
-    Flow::Publish(Parcel::Nats(Box::new(message)), Box::new(then))
+    Flow::Publish(DeliveryMessage::Nats(Box::new(message)), Box::new(then))
 }
 
 /// Credentials come before a seed, and a seed before a password.

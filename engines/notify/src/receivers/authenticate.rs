@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::payload::{PayloadType, first, fits, media_type, member, text, whole};
 use super::{AcceptedHookRequest, Gate, Hook, Receiver, Settings, cdevents, is_blank, token};
-use crate::fold::equal_fold;
+use crate::case_folding::equal_fold;
 use crate::http::{DeliveryResult, ProviderRequest, Response};
 use crate::objects::Secret;
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Deserializer, Value};
 
-use crate::fold::equal_fold;
+use crate::case_folding::equal_fold;
 
 /// What a value has to be; null is always fine.
 pub(super) enum PayloadType {

@@ -1,4 +1,4 @@
-//! The laws of conditions, over every rest and any status before.
+//! The laws of conditions, over every outcome and any status before.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -38,11 +38,11 @@ fn lines(conditions: &[Condition]) -> String {
     conditions.iter().map(line).collect()
 }
 
-fn check(before: &[Condition], rest: &Rest, expected: &Expect) {
-    expected.assert_eq(&lines(&Conditions::since(before, 2, at(100), OWNED).finish(rest)));
+fn check(before: &[Condition], outcome: &Outcome, expected: &Expect) {
+    expected.assert_eq(&lines(&Conditions::since(before, 2, at(100), OWNED).finish(outcome)));
 }
 
-fn rests() -> impl Strategy<Value = Rest> {
+fn outcomes() -> impl Strategy<Value = Outcome> {
     let why = prop::sample::select(vec![
         reason::SUCCEEDED,
         reason::PROGRESSING,
@@ -53,11 +53,11 @@ fn rests() -> impl Strategy<Value = Rest> {
         let on = Wake::on([ObjectKey::new("apps", "Deployment", "a", "x")]);
         let wake = if is_timed { on.and_at(at(200)) } else { on };
         match variant {
-            0 => Rest::Settled(why, text),
-            1 => Rest::Running(why, text, wake),
-            2 => Rest::Blocked(why, text, wake),
-            3 => Rest::Failed(why, text, wake),
-            _ => Rest::Stalled(why, text),
+            0 => Outcome::Settled(why, text),
+            1 => Outcome::Running(why, text, wake),
+            2 => Outcome::Blocked(why, text, wake),
+            3 => Outcome::Failed(why, text, wake),
+            _ => Outcome::Stalled(why, text),
         }
     })
 }
@@ -78,12 +78,12 @@ fn befores() -> impl Strategy<Value = Vec<Condition>> {
 
 proptest! {
     #[test]
-    fn conditions_never_contradict_each_other(before in befores(), rest in rests()) {
-        let after = Conditions::since(&before, 2, at(100), OWNED).finish(&rest);
+    fn conditions_never_contradict_each_other(before in befores(), outcome in outcomes()) {
+        let after = Conditions::since(&before, 2, at(100), OWNED).finish(&outcome);
         let is_true = |kind| Condition::is(&after, kind, ConditionStatus::True);
         let claims = [READY, RECONCILING, STALLED].into_iter().filter(|kind| is_true(kind)).count();
         prop_assert_eq!(claims, 1, "exactly one of the three is True");
-        prop_assert_eq!(is_true(READY), rest.is_settled());
+        prop_assert_eq!(is_true(READY), outcome.is_settled());
         for abnormal in [RECONCILING, STALLED] {
             prop_assert_eq!(Condition::find(&after, abnormal).is_some(), is_true(abnormal));
         }
@@ -91,8 +91,8 @@ proptest! {
     }
 
     #[test]
-    fn every_type_occurs_once_and_in_flux_order(before in befores(), rest in rests()) {
-        let after = Conditions::since(&before, 2, at(100), OWNED).keep("Healthy").finish(&rest);
+    fn every_type_occurs_once_and_in_flux_order(before in befores(), outcome in outcomes()) {
+        let after = Conditions::since(&before, 2, at(100), OWNED).keep("Healthy").finish(&outcome);
         let rank = |c: &Condition| {
             let place = [STALLED, RECONCILING, READY].iter().position(|kind| *kind == c.kind);
             (place.unwrap_or(3), c.kind.clone())
@@ -101,8 +101,8 @@ proptest! {
     }
 
     #[test]
-    fn conditions_of_others_are_carried_over_untouched(before in befores(), rest in rests()) {
-        let after = Conditions::since(&before, 2, at(100), OWNED).finish(&rest);
+    fn conditions_of_others_are_carried_over_untouched(before in befores(), outcome in outcomes()) {
+        let after = Conditions::since(&before, 2, at(100), OWNED).finish(&outcome);
         for kind in ["Foreign", "acme.io/Audited"] {
             prop_assert_eq!(Condition::find(&before, kind), Condition::find(&after, kind));
         }
@@ -110,10 +110,10 @@ proptest! {
     }
 
     #[test]
-    fn saying_the_same_again_changes_nothing(before in befores(), rest in rests()) {
-        let once = Conditions::since(&before, 2, at(100), OWNED).finish(&rest);
-        prop_assert_eq!(&Conditions::since(&once, 2, at(300), OWNED).finish(&rest), &once);
-        let newer = Conditions::since(&once, 3, at(300), OWNED).finish(&rest);
+    fn saying_the_same_again_changes_nothing(before in befores(), outcome in outcomes()) {
+        let once = Conditions::since(&before, 2, at(100), OWNED).finish(&outcome);
+        prop_assert_eq!(&Conditions::since(&once, 2, at(300), OWNED).finish(&outcome), &once);
+        let newer = Conditions::since(&once, 3, at(300), OWNED).finish(&outcome);
         let times = |all: &[Condition]| -> Vec<Time> {
             all.iter().map(|condition| condition.last_transition_time).collect()
         };
@@ -151,7 +151,7 @@ fn a_settled_object_is_ready_and_nothing_else() {
     let before = [condition(RECONCILING, ConditionStatus::True, "Progressing", "building", 50)];
     check(
         &before,
-        &Rest::Settled(reason::RECONCILIATION_SUCCEEDED, "Applied revision: main@sha1:1".into()),
+        &Outcome::Settled(reason::RECONCILIATION_SUCCEEDED, "Applied revision: main@sha1:1".into()),
         &expect![[r#"
             Ready=True ReconciliationSucceeded "Applied revision: main@sha1:1" generation 2 since 100
         "#]],
@@ -168,7 +168,7 @@ fn a_running_object_is_reconciling_and_not_known_to_be_ready() {
             "Running health checks",
             50,
         )],
-        &Rest::Running(reason::PROGRESSING, "Running health checks".into(), Wake::at(at(9))),
+        &Outcome::Running(reason::PROGRESSING, "Running health checks".into(), Wake::at(at(9))),
         &expect![[r#"
             Reconciling=True Progressing "Running health checks" generation 2 since 50
             Ready=Unknown Progressing "Running health checks" generation 2 since 100
@@ -183,8 +183,12 @@ fn a_blocked_or_failed_object_will_be_retried() {
         Ready=False BuildFailed "no" generation 2 since 50
     "#]];
     let before = [condition(READY, ConditionStatus::False, "BuildFailed", "no", 50)];
-    check(&before, &Rest::Failed(reason::BUILD_FAILED, "no".into(), Wake::at(at(9))), &expected);
-    check(&before, &Rest::Blocked(reason::BUILD_FAILED, "no".into(), Wake::at(at(9))), &expected);
+    check(&before, &Outcome::Failed(reason::BUILD_FAILED, "no".into(), Wake::at(at(9))), &expected);
+    check(
+        &before,
+        &Outcome::Blocked(reason::BUILD_FAILED, "no".into(), Wake::at(at(9))),
+        &expected,
+    );
 }
 
 #[test]
@@ -207,7 +211,7 @@ fn a_stalled_object_says_so_with_the_reason_of_ready() {
     let before = [condition(RECONCILING, ConditionStatus::True, "ProgressingWithRetry", "a", 50)];
     check(
         &before,
-        &Rest::Stalled(reason::UNSUPPORTED_FIELD, "spec.decryption".into()),
+        &Outcome::Stalled(reason::UNSUPPORTED_FIELD, "spec.decryption".into()),
         &expect![[r#"
             Stalled=True UnsupportedField "spec.decryption" generation 2 since 100
             Ready=False UnsupportedField "spec.decryption" generation 2 since 100
@@ -218,15 +222,16 @@ fn a_stalled_object_says_so_with_the_reason_of_ready() {
 #[test]
 fn a_change_of_status_reason_or_message_is_a_transition() {
     let was = condition(READY, ConditionStatus::True, "Succeeded", "a", 50);
-    for (rest, since) in [
-        (Rest::Settled(reason::SUCCEEDED, "a".into()), 50),
-        (Rest::Settled(reason::SUCCEEDED, "b".into()), 100),
-        (Rest::Settled(reason::RECONCILIATION_SUCCEEDED, "a".into()), 100),
-        (Rest::Stalled(reason::SUCCEEDED, "a".into()), 100),
+    for (outcome, since) in [
+        (Outcome::Settled(reason::SUCCEEDED, "a".into()), 50),
+        (Outcome::Settled(reason::SUCCEEDED, "b".into()), 100),
+        (Outcome::Settled(reason::RECONCILIATION_SUCCEEDED, "a".into()), 100),
+        (Outcome::Stalled(reason::SUCCEEDED, "a".into()), 100),
     ] {
-        let after = Conditions::since(std::slice::from_ref(&was), 2, at(100), OWNED).finish(&rest);
+        let after =
+            Conditions::since(std::slice::from_ref(&was), 2, at(100), OWNED).finish(&outcome);
         let ready = Condition::find(&after, READY).unwrap();
-        assert_eq!(ready.last_transition_time, at(since), "{rest:?}");
+        assert_eq!(ready.last_transition_time, at(since), "{outcome:?}");
     }
 }
 
@@ -235,7 +240,7 @@ fn a_condition_of_the_kind_is_set_kept_or_dropped() {
     let before = [condition("Healthy", ConditionStatus::Unknown, "Progressing", "waiting", 50)];
     let since = || Conditions::since(&before, 2, at(100), OWNED);
     let healthy = |all: &[Condition]| Condition::find(all, "Healthy").cloned();
-    let settled = Rest::Settled(reason::SUCCEEDED, String::new());
+    let settled = Outcome::Settled(reason::SUCCEEDED, String::new());
 
     // When waiting began is read from here, so the same words must not move the time.
     let again = since().set("Healthy", ConditionStatus::Unknown, reason::PROGRESSING, "waiting");
@@ -259,8 +264,8 @@ fn a_condition_of_the_kind_is_set_kept_or_dropped() {
 
 #[test]
 #[cfg_attr(debug_assertions, should_panic(expected = "Ready is derived from the rest"))]
-fn ready_cannot_be_set_past_the_rest() {
-    let stalled = Rest::Stalled(reason::INVALID_PATH, String::new());
+fn ready_cannot_be_set_past_the_outcome() {
+    let stalled = Outcome::Stalled(reason::INVALID_PATH, String::new());
     let after = Conditions::since(&[], 1, at(1), OWNED)
         .set(READY, ConditionStatus::True, reason::SUCCEEDED, "")
         .finish(&stalled);
@@ -270,15 +275,15 @@ fn ready_cannot_be_set_past_the_rest() {
 #[test]
 fn a_message_is_cut_at_the_limit_of_the_crd_and_never_inside_a_character() {
     for (text, len) in [("a".repeat(32768), 32768), ("a".repeat(32769), 32768)] {
-        let after =
-            Conditions::since(&[], 1, at(1), OWNED).finish(&Rest::Settled(reason::SUCCEEDED, text));
+        let after = Conditions::since(&[], 1, at(1), OWNED)
+            .finish(&Outcome::Settled(reason::SUCCEEDED, text));
         assert_eq!(after[0].message.len(), len);
     }
-    let rest = Rest::Settled(reason::SUCCEEDED, format!("a{}", "ü".repeat(20000)));
-    let after = Conditions::since(&[], 1, at(1), OWNED).finish(&rest);
+    let outcome = Outcome::Settled(reason::SUCCEEDED, format!("a{}", "ü".repeat(20000)));
+    let after = Conditions::since(&[], 1, at(1), OWNED).finish(&outcome);
     assert!(after[0].message.len() <= 32768 && after[0].message.ends_with("üü…"));
     // A cut message compares with itself.
-    let again = Conditions::since(&after, 1, at(5), OWNED).finish(&rest);
+    let again = Conditions::since(&after, 1, at(5), OWNED).finish(&outcome);
     assert_eq!(again, after);
 }
 
@@ -286,7 +291,7 @@ fn a_message_is_cut_at_the_limit_of_the_crd_and_never_inside_a_character() {
 fn the_json_is_that_of_metav1() {
     let now = "2027-03-04T05:06:07.89Z".parse().unwrap();
     let after = Conditions::since(&[], 3, now, OWNED)
-        .finish(&Rest::Settled(reason::SUCCEEDED, "stored artifact".into()));
+        .finish(&Outcome::Settled(reason::SUCCEEDED, "stored artifact".into()));
     expect![[r#"[{"type":"Ready","status":"True","observedGeneration":3,"lastTransitionTime":"2027-03-04T05:06:07Z","reason":"Succeeded","message":"stored artifact"}]"#]]
         .assert_eq(&serde_json::to_string(&after).unwrap());
 
@@ -322,7 +327,7 @@ fn marks_are_replaced_and_everything_else_stays() {
     "#]]
     .assert_eq(&lines(&marked));
     // A run that is not told of marks leaves them as they are.
-    let run = since().finish(&Rest::Settled(reason::SUCCEEDED, "done".into()));
+    let run = since().finish(&Outcome::Settled(reason::SUCCEEDED, "done".into()));
     assert!(
         Condition::is(&run, HOLD, ConditionStatus::True)
             && Condition::is(&run, WINDOW, ConditionStatus::False)
@@ -353,32 +358,32 @@ fn an_action_under_way_is_named_whatever_ready_still_says() {
         condition(READY, ConditionStatus::True, "Succeeded", "done", 3),
     ];
     let since = || Conditions::since(&before, 1, at(100), OWNED);
-    let told = since().progressing(Some("upgrading")).finish_as_before().unwrap();
+    let conditions = since().progressing(Some("upgrading")).finish_as_before().unwrap();
     expect![[r#"
         Reconciling=True Progressing "upgrading" generation 1 since 2
         Ready=True Succeeded "done" generation 1 since 3
     "#]]
-    .assert_eq(&lines(&told));
-    let running = Rest::Running(reason::PROGRESSING, "1 of 2 is ready".into(), Wake::default());
-    let told = since().progressing(Some("rolling back")).finish(&running);
+    .assert_eq(&lines(&conditions));
+    let running = Outcome::Running(reason::PROGRESSING, "1 of 2 is ready".into(), Wake::default());
+    let conditions = since().progressing(Some("rolling back")).finish(&running);
     expect![[r#"
         Reconciling=True Progressing "rolling back" generation 1 since 100
         Ready=Unknown Progressing "1 of 2 is ready" generation 1 since 100
     "#]]
-    .assert_eq(&lines(&told));
+    .assert_eq(&lines(&conditions));
 }
 
 #[test]
-fn ready_keeps_the_words_of_a_failure_when_nobody_tries_again() {
+fn ready_keeps_the_words_of_a_failure_that_is_not_retried() {
     let failure = Some((reason::FAILED, "the Job failed"));
-    let stalled = Rest::Stalled(reason::INVALID_SCHEDULE, "retries exhausted".into());
-    let told = Conditions::since(&[], 1, at(100), OWNED).failing(failure).finish(&stalled);
+    let stalled = Outcome::Stalled(reason::INVALID_SCHEDULE, "retries exhausted".into());
+    let conditions = Conditions::since(&[], 1, at(100), OWNED).failing(failure).finish(&stalled);
     expect![[r#"
         Stalled=True InvalidSchedule "retries exhausted" generation 1 since 100
         Ready=False Failed "the Job failed" generation 1 since 100
     "#]]
-    .assert_eq(&lines(&told));
-    let settled = Rest::Settled(reason::SUCCEEDED, "done".into());
-    let told = Conditions::since(&[], 1, at(100), OWNED).failing(failure).finish(&settled);
-    assert_eq!(told[0].message, "done");
+    .assert_eq(&lines(&conditions));
+    let settled = Outcome::Settled(reason::SUCCEEDED, "done".into());
+    let conditions = Conditions::since(&[], 1, at(100), OWNED).failing(failure).finish(&settled);
+    assert_eq!(conditions[0].message, "done");
 }

@@ -23,8 +23,8 @@ impl ReconciledKind for Counter {
 
     fn plan(desired: &u32, observed: &u32) -> PlanVerdict<Add> {
         match desired.checked_sub(*observed) {
-            None => PlanVerdict::Rest(Rest::Stalled(reason::FAILED, "beyond".into())),
-            Some(0) => PlanVerdict::Rest(Rest::Settled(reason::SUCCEEDED, "equal".into())),
+            None => PlanVerdict::Outcome(Outcome::Stalled(reason::FAILED, "beyond".into())),
+            Some(0) => PlanVerdict::Outcome(Outcome::Settled(reason::SUCCEEDED, "equal".into())),
             // The second of two steps is planned on what the first will leave.
             Some(2) => {
                 let two = [Add { from: *observed, by: 1 }, Add { from: observed + 1, by: 1 }];
@@ -53,17 +53,17 @@ struct TestExecutor {
     is_down: bool,
 }
 
-fn down() -> Rest {
-    Rest::Failed(reason::FAILED, "down".into(), Wake::default())
+fn down() -> Outcome {
+    Outcome::Failed(reason::FAILED, "down".into(), Wake::default())
 }
 
 impl super::Executor<Counter> for TestExecutor {
-    async fn observe(&self, _: &u32) -> Result<u32, Rest> {
+    async fn observe(&self, _: &u32) -> Result<u32, Outcome> {
         *self.observations.lock() += 1;
         if self.is_down { Err(down()) } else { Ok(*self.at.lock()) }
     }
 
-    async fn perform(&self, step: &Add) -> Result<(), Rest> {
+    async fn perform(&self, step: &Add) -> Result<(), Outcome> {
         if self.fails_from == Some(step.from) {
             return Err(down());
         }
@@ -82,43 +82,46 @@ fn now<T>(future: impl Future<Output = T> + Send) -> T {
     }
 }
 
-fn run(want: u32, world: &TestExecutor) -> (Vec<u32>, Rest) {
-    let (done, rest) = now(drive::<Counter>(&want, world));
-    (done.iter().map(|step| step.from).collect(), rest)
+fn run(want: u32, executor: &TestExecutor) -> (Vec<u32>, Outcome) {
+    let (done, outcome) = now(drive::<Counter>(&want, executor));
+    (done.iter().map(|step| step.from).collect(), outcome)
 }
 
 #[test]
-fn a_run_observes_again_after_acting_until_the_plan_rests() {
-    let world = TestExecutor::default();
-    let settled = Rest::Settled(reason::SUCCEEDED, "equal".into());
-    assert_eq!(run(4, &world), (vec![0, 1, 2, 3], settled));
+fn a_run_observes_again_after_acting_until_the_plan_has_an_outcome() {
+    let executor = TestExecutor::default();
+    let settled = Outcome::Settled(reason::SUCCEEDED, "equal".into());
+    assert_eq!(run(4, &executor), (vec![0, 1, 2, 3], settled));
     // Observes 0, 1, 2 (two steps from there) and 4.
-    assert_eq!(*world.observations.lock(), 4);
+    assert_eq!(*executor.observations.lock(), 4);
 }
 
 #[test]
 fn a_settled_world_is_observed_once_and_not_touched() {
-    let world = TestExecutor { at: Mutex::new(7), ..TestExecutor::default() };
-    let (done, rest) = run(7, &world);
-    assert!(done.is_empty() && rest.is_settled());
-    assert_eq!(*world.observations.lock(), 1);
+    let executor = TestExecutor { at: Mutex::new(7), ..TestExecutor::default() };
+    let (done, outcome) = run(7, &executor);
+    assert!(done.is_empty() && outcome.is_settled());
+    assert_eq!(*executor.observations.lock(), 1);
 }
 
 #[test]
 fn a_step_that_does_nothing_is_not_done_again() {
-    let (done, rest) = run(3, &TestExecutor { is_stuck: true, ..TestExecutor::default() });
+    let (done, outcome) = run(3, &TestExecutor { is_stuck: true, ..TestExecutor::default() });
     assert_eq!(done, [0]);
     let text = "already done in this run: Add { from: 0, by: 1 }";
-    assert_eq!(rest, Rest::Failed(reason::NO_PROGRESS, text.into(), Wake::default()));
+    assert_eq!(outcome, Outcome::Failed(reason::NO_PROGRESS, text.into(), Wake::default()));
 }
 
 #[test]
 fn a_run_that_always_finds_more_to_do_ends_after_its_rounds() {
-    let world = TestExecutor::default();
-    let (done, rest) = run(100, &world);
-    assert_eq!((done.len(), *world.observations.lock()), (5, 5));
-    assert_eq!((rest.reason(), rest.text()), (reason::NO_PROGRESS, "not settled after 5 rounds"));
-    assert!(rest.has_empty_wake());
+    let executor = TestExecutor::default();
+    let (done, outcome) = run(100, &executor);
+    assert_eq!((done.len(), *executor.observations.lock()), (5, 5));
+    assert_eq!(
+        (outcome.reason(), outcome.text()),
+        (reason::NO_PROGRESS, "not settled after 5 rounds")
+    );
+    assert!(outcome.has_empty_wake());
 }
 
 #[test]
@@ -128,22 +131,22 @@ fn a_kind_that_allows_no_round_is_still_observed_once() {
 
 #[test]
 fn a_plan_that_acts_without_a_step_ends_the_run_at_once() {
-    let world = TestExecutor::default();
-    let (done, rest) = run(666, &world);
+    let executor = TestExecutor::default();
+    let (done, outcome) = run(666, &executor);
     assert!(done.is_empty());
-    assert_eq!((rest.reason(), *world.observations.lock()), (reason::NO_PROGRESS, 1));
+    assert_eq!((outcome.reason(), *executor.observations.lock()), (reason::NO_PROGRESS, 1));
 }
 
 #[test]
 fn a_step_that_cannot_be_done_ends_the_run_and_is_not_counted_as_done() {
-    let (done, rest) = run(4, &TestExecutor { fails_from: Some(2), ..TestExecutor::default() });
-    assert_eq!((done, rest), (vec![0, 1], down()));
+    let (done, outcome) = run(4, &TestExecutor { fails_from: Some(2), ..TestExecutor::default() });
+    assert_eq!((done, outcome), (vec![0, 1], down()));
 }
 
 #[test]
-fn a_failed_observation_ends_the_run_with_its_own_rest() {
-    let (done, rest) = run(4, &TestExecutor { is_down: true, ..TestExecutor::default() });
-    assert_eq!((done, rest), (vec![], down()));
+fn a_failed_observation_ends_the_run_with_its_own_outcome() {
+    let (done, outcome) = run(4, &TestExecutor { is_down: true, ..TestExecutor::default() });
+    assert_eq!((done, outcome), (vec![], down()));
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn members_of_a_cycle_see_their_own_path_and_those_downstream_see_none() {
 }
 
 #[test]
-fn of_two_cycles_the_shorter_is_told_and_of_equal_ones_the_first_by_name() {
+fn of_two_cycles_the_shorter_is_reported_and_of_equal_ones_the_first_by_name() {
     check(
         "x: b c long\nb: x\nc: x\nlong: b\nself: self b",
         &expect![[r#"
@@ -85,7 +85,7 @@ fn only_depends_on_makes_a_cycle() {
 }
 
 #[test]
-fn a_cycle_is_told_with_kinds_and_namespaces() {
+fn a_cycle_is_reported_with_kinds_and_namespaces() {
     let path = graph("x: x").cycle(&node("x")).unwrap();
     assert_eq!(Graph::cycle_text(&path), "Kustomization/a/x → Kustomization/a/x");
 }

@@ -95,8 +95,8 @@ fn a_closed_window_says_what_waits_and_when_it_opens() {
     let opening = time("2026-11-23T21:00:00Z");
     let text = "outside the window '0 22 * * 1-5 4h Europe/Berlin': revision main@sha1:1 is pending; the next \
                 opening is 2026-11-23T21:00:00Z (22:00 Europe/Berlin)";
-    let rest = Rest::Blocked(reason::WINDOW_CLOSED, text.into(), Wake::at(opening));
-    assert_eq!(closed.rest("revision main@sha1:1"), Some(rest));
+    let outcome = Outcome::Blocked(reason::WINDOW_CLOSED, text.into(), Wake::at(opening));
+    assert_eq!(closed.outcome("revision main@sha1:1"), Some(outcome));
     let mark = closed.mark();
     assert_eq!(
         (mark.kind, mark.status, mark.reason),
@@ -109,7 +109,7 @@ fn a_closed_window_says_what_waits_and_when_it_opens() {
 #[test]
 fn an_open_window_says_until_when() {
     let open = state(NIGHTS, None, "2026-11-23T22:00:00Z");
-    assert_eq!(open.rest("anything"), None);
+    assert_eq!(open.outcome("anything"), None);
     let mark = open.mark();
     assert_eq!((mark.status, mark.reason), (ConditionStatus::True, reason::OPEN));
     assert_eq!(mark.text, "open until 2026-11-24T01:00:00Z (02:00 Europe/Berlin)");
@@ -143,7 +143,9 @@ fn breaking_the_glass_opens_until_its_time() {
 fn windows_that_cannot_be_read_let_nothing_through() {
     let invalid =
         state("0 22 * * MON-XYZ 4h", Some("2099-01-01T00:00:00Z"), "2026-11-23T11:00:00Z");
-    let Some(Rest::Stalled(why, text)) = invalid.rest("anything") else { panic!("{invalid:?}") };
+    let Some(Outcome::Stalled(why, text)) = invalid.outcome("anything") else {
+        panic!("{invalid:?}")
+    };
     assert_eq!(why, reason::INVALID_WINDOW);
     assert!(text.starts_with("windlass.dev/window: `MON-XYZ` is not a day of week"), "{text}");
 }
@@ -187,6 +189,6 @@ proptest! {
     fn no_text_breaks_the_state(text in ".*", glass in ".*", second: i64) {
         let now = Time::from_second(second % 200_000_000_000).unwrap();
         let state = WindowState::at(now, Some(&text), Some(&glass)).unwrap();
-        prop_assert_eq!(state.rest("x").is_none(), matches!(state, WindowState::Open { .. }));
+        prop_assert_eq!(state.outcome("x").is_none(), matches!(state, WindowState::Open { .. }));
     }
 }

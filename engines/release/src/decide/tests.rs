@@ -31,7 +31,7 @@ fn known(lives: &[(i64, &str)]) -> (ReleaseStatus, Revisions) {
     (status, Revisions::new(known.collect(), Vec::new()))
 }
 
-fn told(
+fn state_text(
     desired: &ReleaseDesiredState,
     seen: &(ReleaseStatus, Revisions),
     drift: Option<&Drift>,
@@ -56,7 +56,7 @@ fn done(desired: &ReleaseDesiredState, seen: &(ReleaseStatus, Revisions), forced
 #[test]
 fn a_state_follows_from_the_last_record() {
     let wanted = desired("1.0.0", "a");
-    let is = |lives: &[(i64, &str)]| told(&wanted, &known(lives), None);
+    let is = |lives: &[(i64, &str)]| state_text(&wanted, &known(lives), None);
     assert_eq!(is(&[]), "Absent: no release in storage for object");
     assert_eq!(is(&[(1, "deployed")]), "InSync");
     assert_eq!(is(&[(1, "deployed"), (2, "failed")]), "Failed");
@@ -80,19 +80,23 @@ fn a_release_that_the_status_does_not_know_is_unmanaged() {
         (ReleaseStatus { history: Vec::new(), ..status }, revisions)
     };
     let text = "Unmanaged: found existing release in storage";
-    assert_eq!(told(&wanted, &forgetful("deployed"), None), text);
-    assert_eq!(told(&wanted, &forgetful("failed"), None), text);
+    assert_eq!(state_text(&wanted, &forgetful("deployed"), None), text);
+    assert_eq!(state_text(&wanted, &forgetful("failed"), None), text);
     let text = "Absent: found uninstalled release in storage";
-    assert_eq!(told(&wanted, &forgetful("uninstalled"), None), text);
+    assert_eq!(state_text(&wanted, &forgetful("uninstalled"), None), text);
     let mut seen = known(&[(1, "deployed")]);
     seen.1 = known(&[(1, "deployed"), (2, "deployed")]).1;
     let text = "Unmanaged: release not observed to be made for object";
-    assert_eq!(told(&wanted, &seen, None), text);
+    assert_eq!(state_text(&wanted, &seen, None), text);
     seen.0.history[0].api_version.clear();
-    assert_eq!(told(&wanted, &seen, None), "InSync", "an older controller's digest is not checked");
+    assert_eq!(
+        state_text(&wanted, &seen, None),
+        "InSync",
+        "an older controller's digest is not checked"
+    );
     let mut seen = known(&[(1, "deployed")]);
     seen.0.history[0].digest = "sha256:0".to_owned();
-    assert_eq!(told(&wanted, &seen, None), "Unmanaged: release digest verification error");
+    assert_eq!(state_text(&wanted, &seen, None), "Unmanaged: release digest verification error");
 }
 
 #[test]
@@ -104,14 +108,14 @@ fn a_secret_that_cannot_be_read_is_named_and_nothing_is_done() {
         problem: "its key `release` is not base64".to_owned(),
     };
     let revisions = Revisions::new(revisions.all().to_vec(), vec![broken]);
-    let text = told(&desired("1.0.0", "a"), &(status, revisions), None);
+    let text = state_text(&desired("1.0.0", "a"), &(status, revisions), None);
     assert!(text.contains("Secret sh.helm.release.v1.web.v2 cannot be decoded: its key"), "{text}");
 }
 
 #[test]
-fn what_is_deployed_is_compared_with_the_wish() {
+fn what_is_deployed_is_compared_with_the_desired_state() {
     let seen = known(&[(1, "deployed")]);
-    let is = |wanted: &ReleaseDesiredState| told(wanted, &seen, None);
+    let is = |wanted: &ReleaseDesiredState| state_text(wanted, &seen, None);
     assert_eq!(is(&desired("2.0.0", "a")), "OutOfSync: release chart changed");
     assert_eq!(is(&desired("1.0.0", "b")), "OutOfSync: release config values changed");
     let mut wanted = desired("1.0.0", "a");
@@ -125,7 +129,7 @@ fn what_is_deployed_is_compared_with_the_wish() {
         generation: wanted.generation,
     });
     assert_eq!(
-        told(&wanted, &(failed, revisions), None),
+        state_text(&wanted, &(failed, revisions), None),
         "OutOfSync: postrenderers digest has changed",
         "what failed was not done"
     );
@@ -152,17 +156,17 @@ fn tests_are_run_once_and_their_failure_is_one_of_the_release_unless_ignored() {
     let mut wanted = desired("1.0.0", "a");
     wanted.test.enable = true;
     let install = Some(Action::Install);
-    assert_eq!(told(&wanted, &known(&[(1, "deployed")]), None), "Untested");
-    assert_eq!(told(&wanted, &with_tests(&[], install), None), "InSync");
-    assert_eq!(told(&wanted, &with_tests(&["Succeeded"], install), None), "InSync");
-    assert_eq!(told(&wanted, &with_tests(&["Succeeded", ""], install), None), "Untested");
+    assert_eq!(state_text(&wanted, &known(&[(1, "deployed")]), None), "Untested");
+    assert_eq!(state_text(&wanted, &with_tests(&[], install), None), "InSync");
+    assert_eq!(state_text(&wanted, &with_tests(&["Succeeded"], install), None), "InSync");
+    assert_eq!(state_text(&wanted, &with_tests(&["Succeeded", ""], install), None), "Untested");
     let failed = "Failed: release has test in failed phase";
-    assert_eq!(told(&wanted, &with_tests(&["Failed", ""], install), None), failed);
-    assert_eq!(told(&wanted, &with_tests(&["Failed"], None), None), "InSync");
+    assert_eq!(state_text(&wanted, &with_tests(&["Failed", ""], install), None), failed);
+    assert_eq!(state_text(&wanted, &with_tests(&["Failed"], None), None), "InSync");
     wanted.test.ignore_failures = true;
-    assert_eq!(told(&wanted, &with_tests(&["Failed"], install), None), "InSync");
+    assert_eq!(state_text(&wanted, &with_tests(&["Failed"], install), None), "InSync");
     wanted.install.remediation.ignore_test_failures = Some(false);
-    assert_eq!(told(&wanted, &with_tests(&["Failed"], install), None), failed);
+    assert_eq!(state_text(&wanted, &with_tests(&["Failed"], install), None), failed);
 }
 
 #[test]
@@ -170,15 +174,15 @@ fn drift_is_detected_only_where_it_is_asked_for() {
     let mut wanted = desired("1.0.0", "a");
     let seen = known(&[(1, "deployed")]);
     let found = Drift::Found { digest: "d".to_owned(), text: "t".to_owned() };
-    assert_eq!(told(&wanted, &seen, Some(&found)), "InSync");
+    assert_eq!(state_text(&wanted, &seen, Some(&found)), "InSync");
     for mode in [DriftMode::Warn, DriftMode::Enabled] {
         wanted.drift = mode;
-        assert_eq!(told(&wanted, &seen, None), "Unobserved");
-        assert_eq!(told(&wanted, &seen, Some(&Drift::None)), "InSync");
-        assert_eq!(told(&wanted, &seen, Some(&found)), "Drifted");
+        assert_eq!(state_text(&wanted, &seen, None), "Unobserved");
+        assert_eq!(state_text(&wanted, &seen, Some(&Drift::None)), "InSync");
+        assert_eq!(state_text(&wanted, &seen, Some(&found)), "Drifted");
         let error = Drift::Error("no".to_owned());
         let text = "error: unable to determine cluster state: no";
-        assert_eq!(told(&wanted, &seen, Some(&error)), text);
+        assert_eq!(state_text(&wanted, &seen, Some(&error)), text);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Whole lives of releases, on a cluster in memory: what is done in which order, what is said of it, and that a crash at
 //! any step changes nothing of it.
 
+mod foreign_releases;
 mod lifecycles;
-mod others;
 mod records;
 mod removals;
 mod rollbacks;
@@ -11,7 +11,7 @@ mod windows;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
-use reconcile::Rest;
+use reconcile::Outcome;
 
 use super::*;
 use crate::record::HookRecord;
@@ -21,30 +21,30 @@ use crate::testing::{End, TestCluster, desired, hook, record};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn text(rest: &Rest) -> String {
-    let word = match rest {
-        Rest::Settled(..) => "settled",
-        Rest::Running(..) => "running",
-        Rest::Blocked(..) => "blocked",
-        Rest::Failed(..) => "failed",
-        Rest::Stalled(..) => "stalled",
+fn text(outcome: &Outcome) -> String {
+    let word = match outcome {
+        Outcome::Settled(..) => "settled",
+        Outcome::Running(..) => "running",
+        Outcome::Blocked(..) => "blocked",
+        Outcome::Failed(..) => "failed",
+        Outcome::Stalled(..) => "stalled",
     };
-    format!("{word} {}: {}", rest.reason(), rest.text())
+    format!("{word} {}: {}", outcome.reason(), outcome.text())
 }
 
 /// What was done since the last time, where it ended, and what there is.
-fn told(world: &mut TestCluster, rest: &Rest) -> String {
-    let log = std::mem::take(&mut world.log).join("\n");
-    let events = std::mem::take(&mut world.events).join("\n! ");
-    let status = &world.status;
+fn transcript(cluster: &mut TestCluster, outcome: &Outcome) -> String {
+    let log = std::mem::take(&mut cluster.log).join("\n");
+    let events = std::mem::take(&mut cluster.events).join("\n! ");
+    let status = &cluster.status;
     let counts = [status.failures, status.install_failures, status.upgrade_failures];
-    let lives = world.lives();
-    format!("{log}\n! {events}\n= {}\n= {lives}\n= failures {counts:?}\n", text(rest))
+    let lives = cluster.lives();
+    format!("{log}\n! {events}\n= {}\n= {lives}\n= failures {counts:?}\n", text(outcome))
 }
 
-fn check(world: &mut TestCluster, wanted: &Expect) {
-    let rest = world.settle();
-    wanted.assert_eq(&told(world, &rest));
+fn check(cluster: &mut TestCluster, wanted: &Expect) {
+    let outcome = cluster.settle();
+    wanted.assert_eq(&transcript(cluster, &outcome));
 }
 
 fn hooks() -> Vec<HookRecord> {
@@ -57,10 +57,10 @@ fn hooks() -> Vec<HookRecord> {
 
 #[test]
 fn a_release_is_installed_with_its_hooks_and_then_left_alone() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.hooks = hooks();
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.hooks = hooks();
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
         Running 'install' action with timeout of 5m0s
         prepare install v1
@@ -79,21 +79,21 @@ fn a_release_is_installed_with_its_hooks_and_then_left_alone() {
         = failures [0, 0, 0]
     "#]],
     );
-    world.run();
-    assert_eq!(world.log, Vec::<String>::new());
+    cluster.run();
+    assert_eq!(cluster.log, Vec::<String>::new());
 }
 
 #[test]
 fn a_new_version_is_an_upgrade_and_is_tested() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.hooks = hooks();
-    world.settle();
-    world.log.clear();
-    world.events.clear();
-    world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-    world.desired.test.enable = true;
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.hooks = hooks();
+    cluster.settle();
+    cluster.log.clear();
+    cluster.events.clear();
+    cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
+    cluster.desired.test.enable = true;
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
         Running 'upgrade' action with timeout of 5m0s
         prepare upgrade v2
@@ -121,12 +121,12 @@ fn a_new_version_is_an_upgrade_and_is_tested() {
 }
 
 #[test]
-fn without_retries_a_failed_installation_stays_and_is_told() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.hooks = hooks();
-    world.fails("run post");
+fn without_retries_a_failed_installation_stays_and_is_reported() {
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.hooks = hooks();
+    cluster.fails("run post");
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
             Running 'install' action with timeout of 5m0s
             prepare install v1
@@ -146,10 +146,10 @@ fn without_retries_a_failed_installation_stays_and_is_told() {
         "#]],
     );
     // Another spec is another attempt.
-    world.faults.clear();
-    world.desired = ReleaseDesiredState { generation: 2, ..desired("1.0.0", "b") };
+    cluster.faults.clear();
+    cluster.desired = ReleaseDesiredState { generation: 2, ..desired("1.0.0", "b") };
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
         Running 'upgrade' action with timeout of 5m0s
         prepare upgrade v2
@@ -173,11 +173,11 @@ fn without_retries_a_failed_installation_stays_and_is_told() {
 
 #[test]
 fn a_failed_installation_with_retries_is_removed_and_installed_again() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.desired.install.remediation.retries = 1;
-    world.fails("ready");
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.desired.install.remediation.retries = 1;
+    cluster.fails("ready");
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
             Running 'install' action with timeout of 5m0s
             prepare install v1
@@ -205,16 +205,16 @@ fn a_failed_installation_with_retries_is_removed_and_installed_again() {
 
 #[test]
 fn a_failed_upgrade_with_retries_is_rolled_back_and_repeated() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.settle();
-    world.log.clear();
-    world.events.clear();
-    world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-    world.desired.upgrade.remediation = Remediation { retries: 1, ..Remediation::default() };
-    world.desired.rollback.wait = crate::journal::WaitFor::Nothing;
-    world.fails("ready");
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.settle();
+    cluster.log.clear();
+    cluster.events.clear();
+    cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
+    cluster.desired.upgrade.remediation = Remediation { retries: 1, ..Remediation::default() };
+    cluster.desired.rollback.wait = crate::journal::WaitFor::Nothing;
+    cluster.fails("ready");
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
             Running 'upgrade' action with timeout of 5m0s
             prepare upgrade v2
@@ -247,20 +247,20 @@ fn a_failed_upgrade_with_retries_is_rolled_back_and_repeated() {
 
 #[test]
 fn a_failed_upgrade_can_be_undone_by_removal() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.settle();
-    world.log.clear();
-    world.events.clear();
-    world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-    world.desired.upgrade.remediation = Remediation {
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.settle();
+    cluster.log.clear();
+    cluster.events.clear();
+    cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
+    cluster.desired.upgrade.remediation = Remediation {
         strategy: RemediationStrategy::Uninstall,
         retries: 1,
         ..Remediation::default()
     };
-    world.fails("apply");
-    world.desired.upgrade.cleanup_on_fail = true;
+    cluster.fails("apply");
+    cluster.desired.upgrade.cleanup_on_fail = true;
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
             Running 'upgrade' action with timeout of 5m0s
             prepare upgrade v2
@@ -289,26 +289,26 @@ fn a_failed_upgrade_can_be_undone_by_removal() {
 
 #[test]
 fn retry_on_failure_upgrades_after_its_interval_without_end() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.desired.install.strategy = Strategy::RetryOnFailure(60 * SECOND);
-    world.desired.upgrade.strategy = Strategy::RetryOnFailure(60 * SECOND);
-    world.fails("ready");
-    let began = world.now;
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.desired.install.strategy = Strategy::RetryOnFailure(60 * SECOND);
+    cluster.desired.upgrade.strategy = Strategy::RetryOnFailure(60 * SECOND);
+    cluster.fails("ready");
+    let began = cluster.now;
     for _ in 0..3 {
-        let End::Rest(rest) = world.run() else { panic!("a rest") };
-        let wake = rest.wake().unwrap().earliest().unwrap();
-        assert_eq!(wake.duration_since(world.now).as_secs(), 60, "{rest:?}");
+        let End::Outcome(outcome) = cluster.run() else { panic!("a rest") };
+        let wake = outcome.wake().unwrap().earliest().unwrap();
+        assert_eq!(wake.duration_since(cluster.now).as_secs(), 60, "{outcome:?}");
         // Looking earlier changes nothing.
-        world.now += 10 * SECOND;
-        let before = world.log.len();
-        world.run();
-        assert_eq!(world.log.len(), before);
-        world.now = wake;
+        cluster.now += 10 * SECOND;
+        let before = cluster.log.len();
+        cluster.run();
+        assert_eq!(cluster.log.len(), before);
+        cluster.now = wake;
     }
-    assert_eq!(world.now.duration_since(began).as_secs(), 180);
-    world.faults.clear();
+    assert_eq!(cluster.now.duration_since(began).as_secs(), 180);
+    cluster.faults.clear();
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
         Running 'install' action with timeout of 5m0s
         prepare install v1
@@ -343,9 +343,9 @@ fn retry_on_failure_upgrades_after_its_interval_without_end() {
 
 #[test]
 fn what_fails_before_it_is_stored_is_tried_again_and_not_counted_for_remediation() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.fails("prepare");
-    let End::Rest(rest) = world.run() else { panic!("a rest") };
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.fails("prepare");
+    let End::Outcome(outcome) = cluster.run() else { panic!("a rest") };
     expect![[r#"
         Running 'install' action with timeout of 5m0s
         prepare install v1: refused
@@ -353,11 +353,11 @@ fn what_fails_before_it_is_stored_is_tried_again_and_not_counted_for_remediation
         = failed InstallFailed: Helm install failed for release apps/web with chart c@1.0.0: refused: prepare
         = 
         = failures [1, 0, 0]
-    "#]].assert_eq(&told(&mut world, &rest));
-    world.faults.clear();
-    world.now += SECOND;
+    "#]].assert_eq(&transcript(&mut cluster, &outcome));
+    cluster.faults.clear();
+    cluster.now += SECOND;
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
         Running 'install' action with timeout of 5m0s
         prepare install v1
@@ -374,12 +374,12 @@ fn what_fails_before_it_is_stored_is_tried_again_and_not_counted_for_remediation
 
 #[test]
 fn a_failed_test_counts_and_a_test_that_is_ignored_does_not() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.hooks = hooks();
-    world.desired.test.enable = true;
-    world.fails("run t");
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.hooks = hooks();
+    cluster.desired.test.enable = true;
+    cluster.fails("run t");
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
             Running 'install' action with timeout of 5m0s
             prepare install v1
@@ -403,13 +403,13 @@ fn a_failed_test_counts_and_a_test_that_is_ignored_does_not() {
             = failures [1, 1, 0]
         "#]],
     );
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.hooks = hooks();
-    world.desired.test.enable = true;
-    world.desired.test.ignore_failures = true;
-    world.fails("run t");
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.hooks = hooks();
+    cluster.desired.test.enable = true;
+    cluster.desired.test.ignore_failures = true;
+    cluster.fails("run t");
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
         Running 'install' action with timeout of 5m0s
         prepare install v1
@@ -437,15 +437,15 @@ fn a_failed_test_counts_and_a_test_that_is_ignored_does_not() {
 
 #[test]
 fn a_helm_release_that_goes_takes_its_release_along() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.hooks = vec![hook("pd", &["pre-delete"], &[]), hook("qd", &["post-delete"], &[])];
-    world.settle();
-    world.log.clear();
-    world.events.clear();
-    world.desired.deleted = true;
-    world.fails("run qd");
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.hooks = vec![hook("pd", &["pre-delete"], &[]), hook("qd", &["post-delete"], &[])];
+    cluster.settle();
+    cluster.log.clear();
+    cluster.events.clear();
+    cluster.desired.deleted = true;
+    cluster.fails("run qd");
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
         Running 'uninstall' action with timeout of 5m0s
         record: uninstalling
@@ -467,34 +467,34 @@ fn a_helm_release_that_goes_takes_its_release_along() {
 
 #[test]
 fn another_name_is_another_release() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.settle();
-    world.log.clear();
-    world.events.clear();
-    world.desired.generation = 2;
-    world.desired.chart_name = "d".to_owned();
-    world.desired.upgrade.in_place_chart_name_change = true;
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.settle();
+    cluster.log.clear();
+    cluster.events.clear();
+    cluster.desired.generation = 2;
+    cluster.desired.chart_name = "d".to_owned();
+    cluster.desired.upgrade.in_place_chart_name_change = true;
     // The cluster here makes records of chart `c` only, so one upgrade is all that is observed.
-    let End::Rest(_) = world.run() else { panic!("a rest") };
-    assert!(world.log.iter().any(|line| line == "prepare upgrade v2"), "{:?}", world.log);
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.settle();
-    world.log.clear();
-    world.events.clear();
-    world.desired.generation = 2;
-    world.desired.target.namespace = "prod".to_owned();
-    world.run();
-    assert!(world.log.iter().any(|line| line == "delete objects of v1"), "{:?}", world.log);
-    assert!(world.log.iter().any(|line| line == "prepare install v1"), "{:?}", world.log);
+    let End::Outcome(_) = cluster.run() else { panic!("a rest") };
+    assert!(cluster.log.iter().any(|line| line == "prepare upgrade v2"), "{:?}", cluster.log);
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.settle();
+    cluster.log.clear();
+    cluster.events.clear();
+    cluster.desired.generation = 2;
+    cluster.desired.target.namespace = "prod".to_owned();
+    cluster.run();
+    assert!(cluster.log.iter().any(|line| line == "delete objects of v1"), "{:?}", cluster.log);
+    assert!(cluster.log.iter().any(|line| line == "prepare install v1"), "{:?}", cluster.log);
 }
 
 #[test]
-fn what_somebody_left_unfinished_is_unlocked_and_upgraded() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
+fn a_release_that_another_client_left_unfinished_is_unlocked_and_upgraded() {
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
     let left = crate::testing::record(3, "0.9.0", "a", "pending-upgrade");
-    world.records.insert(3, (left, None));
+    cluster.records.insert(3, (left, None));
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
         unlock v3
         Running 'upgrade' action with timeout of 5m0s
@@ -512,40 +512,40 @@ fn what_somebody_left_unfinished_is_unlocked_and_upgraded() {
 }
 
 #[test]
-fn a_record_that_somebody_changed_is_not_taken_for_what_was_released() {
+fn a_record_that_was_changed_by_hand_is_not_taken_for_what_was_released() {
     let changed = || {
-        let mut world = TestCluster::new(desired("1.0.0", "a"));
-        world.settle();
-        let (record, journal) = world.records.get_mut(&1).unwrap();
+        let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+        cluster.settle();
+        let (record, journal) = cluster.records.get_mut(&1).unwrap();
         record.config = crate::testing::config("by hand");
         assert!(!journal.as_ref().unwrap().accounted, "a success is seen in the history");
-        world
+        cluster
     };
-    let mut world = changed();
-    world.log.clear();
-    world.settle();
+    let mut cluster = changed();
+    cluster.log.clear();
+    cluster.settle();
     let expected = "v1 superseded (Install complete); v2 deployed (Upgrade complete)";
-    assert_eq!(world.lives(), expected);
+    assert_eq!(cluster.lives(), expected);
     // Wherever the program ends in the middle of it, nothing but one more upgrade comes of it.
-    for step in 1..=world.steps {
+    for step in 1..=cluster.steps {
         for is_lost in [false, true] {
-            let mut world = changed();
-            (world.steps, world.crash) = (0, Some((step, is_lost)));
-            if matches!(world.run(), End::Crash) {
-                world.crash = None;
-                world.settle();
+            let mut cluster = changed();
+            (cluster.steps, cluster.crash) = (0, Some((step, is_lost)));
+            if matches!(cluster.run(), End::Crash) {
+                cluster.crash = None;
+                cluster.settle();
             }
-            assert_eq!(world.lives(), expected, "step {step}");
+            assert_eq!(cluster.lives(), expected, "step {step}");
         }
     }
 }
 
 #[test]
 fn a_release_that_is_as_it_should_be_is_taken_over_without_an_upgrade() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.records.insert(1, (record(1, "1.0.0", "a", "deployed"), None));
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.records.insert(1, (record(1, "1.0.0", "a", "deployed"), None));
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
 
             ! InstallSucceeded Adopted release apps/web.v1 with chart c@1.0.0, which is up to date
@@ -554,10 +554,10 @@ fn a_release_that_is_as_it_should_be_is_taken_over_without_an_upgrade() {
             = failures [0, 0, 0]
         "#]],
     );
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.records.insert(1, (record(1, "1.0.0", "b", "deployed"), None));
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.records.insert(1, (record(1, "1.0.0", "b", "deployed"), None));
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
         Running 'upgrade' action with timeout of 5m0s
         prepare upgrade v2
@@ -574,40 +574,42 @@ fn a_release_that_is_as_it_should_be_is_taken_over_without_an_upgrade() {
 
 #[test]
 fn a_release_with_a_contested_object_is_not_ready_until_it_is_worth_another_run() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.settle();
-    world.desired.drift = DriftMode::Enabled;
-    let until = world.now.saturating_add(Duration::from_secs(60)).unwrap();
-    world.contested = Some(("ConfigMap/apps/a is contested".to_owned(), until));
-    let End::Rest(Rest::Failed(why, text, wake)) = world.run() else { panic!("{:?}", world.log) };
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.settle();
+    cluster.desired.drift = DriftMode::Enabled;
+    let until = cluster.now.saturating_add(Duration::from_secs(60)).unwrap();
+    cluster.contested = Some(("ConfigMap/apps/a is contested".to_owned(), until));
+    let End::Outcome(Outcome::Failed(why, text, wake)) = cluster.run() else {
+        panic!("{:?}", cluster.log)
+    };
     assert_eq!((why, text.as_str()), (reason::CONTESTED, "ConfigMap/apps/a is contested"));
     assert_eq!(wake.at, Some(until));
     // The status is written before and after a correction, too.
-    world.events.clear();
-    world.drift =
+    cluster.events.clear();
+    cluster.drift =
         Drift::Found { digest: "sha256:d".to_owned(), text: "ConfigMap/apps/a changed".to_owned() };
-    let End::Rest(Rest::Failed(why, ..)) = world.run() else { panic!("{:?}", world.log) };
-    assert_eq!((why, world.drift.clone()), (reason::CONTESTED, Drift::None));
-    assert!(world.events.iter().any(|it| it.contains("DriftDetected")), "{:?}", world.events);
-    world.contested = None;
-    let End::Rest(rest) = world.run() else { panic!("a rest") };
-    assert!(rest.is_settled());
+    let End::Outcome(Outcome::Failed(why, ..)) = cluster.run() else { panic!("{:?}", cluster.log) };
+    assert_eq!((why, cluster.drift.clone()), (reason::CONTESTED, Drift::None));
+    assert!(cluster.events.iter().any(|it| it.contains("DriftDetected")), "{:?}", cluster.events);
+    cluster.contested = None;
+    let End::Outcome(outcome) = cluster.run() else { panic!("a rest") };
+    assert!(outcome.is_settled());
 }
 
 #[test]
-fn drift_is_told_and_corrected() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.settle();
-    world.log.clear();
-    world.events.clear();
+fn drift_is_reported_and_corrected() {
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.settle();
+    cluster.log.clear();
+    cluster.events.clear();
     let drift = Drift::Found {
         digest: "sha256:d".to_owned(),
         text: "Deployment/apps/web changed".to_owned(),
     };
-    world.drift = drift.clone();
-    world.desired.drift = DriftMode::Warn;
+    cluster.drift = drift.clone();
+    cluster.desired.drift = DriftMode::Warn;
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
 
         ! DriftDetected Cluster state of release apps/web.v1 has drifted from the desired state:
@@ -617,9 +619,9 @@ fn drift_is_told_and_corrected() {
         = failures [0, 0, 0]
     "#]],
     );
-    world.desired.drift = DriftMode::Enabled;
+    cluster.desired.drift = DriftMode::Enabled;
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
         correct sha256:d of v1
         ! 
@@ -628,24 +630,27 @@ fn drift_is_told_and_corrected() {
         = failures [0, 0, 0]
     "#]],
     );
-    world.drift = drift;
-    world.fails("correct");
-    let End::Rest(rest) = world.run() else { panic!("a rest") };
+    cluster.drift = drift;
+    cluster.fails("correct");
+    let End::Outcome(outcome) = cluster.run() else { panic!("a rest") };
     let failed = "failed DriftCorrectionFailed: Failed to correct cluster state of release apps/web.v1:\nrefused: correct";
-    assert_eq!(text(&rest), failed);
-    assert_eq!(world.status.drifted.unwrap().reason, status::DRIFT_DETECTED);
+    assert_eq!(text(&outcome), failed);
+    assert_eq!(cluster.status.drifted.unwrap().reason, status::DRIFT_DETECTED);
 }
 
 #[test]
 fn a_new_spec_ends_a_wait_but_not_a_hook() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.slow.insert("ready".to_owned());
-    let End::Rest(rest) = world.run() else { panic!("a rest") };
-    assert_eq!(text(&rest), "running Progressing: Running 'install' action with timeout of 5m0s");
-    world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-    world.slow.clear();
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.slow.insert("ready".to_owned());
+    let End::Outcome(outcome) = cluster.run() else { panic!("a rest") };
+    assert_eq!(
+        text(&outcome),
+        "running Progressing: Running 'install' action with timeout of 5m0s"
+    );
+    cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
+    cluster.slow.clear();
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
         Running 'install' action with timeout of 5m0s
         prepare install v1
@@ -664,30 +669,30 @@ fn a_new_spec_ends_a_wait_but_not_a_hook() {
         = failures [0, 0, 0]
     "#]],
     );
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.hooks = hooks();
-    world.slow.insert("pre".to_owned());
-    world.run();
-    world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-    world.run();
-    assert_eq!(world.lives(), "v1 pending-install ()");
-    world.slow.clear();
-    let rest = world.settle();
-    assert!(rest.is_settled(), "{rest:?}");
-    assert_eq!(world.applied, Some((2, "2.0.0".to_owned())));
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.hooks = hooks();
+    cluster.slow.insert("pre".to_owned());
+    cluster.run();
+    cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
+    cluster.run();
+    assert_eq!(cluster.lives(), "v1 pending-install ()");
+    cluster.slow.clear();
+    let outcome = cluster.settle();
+    assert!(outcome.is_settled(), "{outcome:?}");
+    assert_eq!(cluster.applied, Some((2, "2.0.0".to_owned())));
 }
 
 #[test]
 fn what_takes_too_long_fails_by_the_time_it_began_whenever_it_is_observed() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.slow.insert("ready".to_owned());
-    let began = world.now;
-    world.run();
-    world.now += 200 * SECOND;
-    world.run();
-    world.now = began + 300 * SECOND;
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.slow.insert("ready".to_owned());
+    let began = cluster.now;
+    cluster.run();
+    cluster.now += 200 * SECOND;
+    cluster.run();
+    cluster.now = began + 300 * SECOND;
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
             Running 'install' action with timeout of 5m0s
             prepare install v1
@@ -704,11 +709,11 @@ fn what_takes_too_long_fails_by_the_time_it_began_whenever_it_is_observed() {
 
 #[test]
 fn suspending_ends_what_is_open_and_counts_no_failure() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.slow.insert("ready".to_owned());
-    world.run();
-    world.desired.suspended = true;
-    let End::Rest(rest) = world.run() else { panic!("a rest") };
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.slow.insert("ready".to_owned());
+    cluster.run();
+    cluster.desired.suspended = true;
+    let End::Outcome(outcome) = cluster.run() else { panic!("a rest") };
     expect![[r#"
         Running 'install' action with timeout of 5m0s
         prepare install v1
@@ -719,11 +724,11 @@ fn suspending_ends_what_is_open_and_counts_no_failure() {
         = blocked Suspended: reconciliation is suspended
         = v1 failed (Release "web" failed: suspended during the install)
         = failures [0, 0, 0]
-    "#]].assert_eq(&told(&mut world, &rest));
-    world.desired.suspended = false;
-    world.slow.clear();
+    "#]].assert_eq(&transcript(&mut cluster, &outcome));
+    cluster.desired.suspended = false;
+    cluster.slow.clear();
     check(
-        &mut world,
+        &mut cluster,
         &expect![[r#"
         Running 'upgrade' action with timeout of 5m0s
         prepare upgrade v2
@@ -740,34 +745,34 @@ fn suspending_ends_what_is_open_and_counts_no_failure() {
 
 #[test]
 fn a_forced_upgrade_happens_once() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.settle();
-    world.log.clear();
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.settle();
+    cluster.log.clear();
     let asked = Some("2026".to_owned());
-    world.desired.requests.reconcile.clone_from(&asked);
-    world.desired.requests.force.clone_from(&asked);
-    world.settle();
-    world.status.last_handled_reconcile.clone_from(&asked);
-    world.settle();
-    let upgrades = world.log.iter().filter(|line| *line == "open v2").count();
-    assert_eq!((upgrades, world.records.len()), (1, 2), "{:?}", world.log);
+    cluster.desired.requests.reconcile.clone_from(&asked);
+    cluster.desired.requests.force.clone_from(&asked);
+    cluster.settle();
+    cluster.status.last_handled_reconcile.clone_from(&asked);
+    cluster.settle();
+    let upgrades = cluster.log.iter().filter(|line| *line == "open v2").count();
+    assert_eq!((upgrades, cluster.records.len()), (1, 2), "{:?}", cluster.log);
 }
 
-fn failing_upgrade(mut world: TestCluster) -> TestCluster {
-    world.hooks.push(hook("up", &["post-upgrade"], &["hook-failed"]));
-    world.fails("run up");
-    world
+fn failing_upgrade(mut cluster: TestCluster) -> TestCluster {
+    cluster.hooks.push(hook("up", &["post-upgrade"], &["hook-failed"]));
+    cluster.fails("run up");
+    cluster
 }
 
 /// Lives of which each is cut at every step, before it is done and after.
 fn scenarios() -> Vec<(&'static str, TestCluster, Option<ReleaseDesiredState>)> {
     let base = |faults: &[&str]| {
-        let mut world = TestCluster::new(desired("1.0.0", "a"));
-        world.hooks = hooks();
-        world.desired.test.enable = true;
-        world.desired.install.remediation.retries = 1;
-        faults.iter().for_each(|fault| world.fails(fault));
-        world
+        let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+        cluster.hooks = hooks();
+        cluster.desired.test.enable = true;
+        cluster.desired.install.remediation.retries = 1;
+        faults.iter().for_each(|fault| cluster.fails(fault));
+        cluster
     };
     let next = |change: &dyn Fn(&mut ReleaseDesiredState)| {
         let mut next = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
@@ -802,35 +807,39 @@ fn scenarios() -> Vec<(&'static str, TestCluster, Option<ReleaseDesiredState>)> 
 }
 
 /// What must be the same however often the program ended.
-fn outcome(world: &mut TestCluster, next: Option<&ReleaseDesiredState>) -> String {
-    world.settle();
+fn outcome(cluster: &mut TestCluster, next: Option<&ReleaseDesiredState>) -> String {
+    cluster.settle();
     if let Some(next) = next {
-        world.desired = next.clone();
-        world.settle();
+        cluster.desired = next.clone();
+        cluster.settle();
     }
-    let status = &world.status;
+    let status = &cluster.status;
     let counts = [status.failures, status.install_failures, status.upgrade_failures];
     let history: Vec<String> =
         status.history.iter().map(|it| format!("v{} {}", it.version, it.status)).collect();
-    let lives: Vec<String> = world
+    let lives: Vec<String> = cluster
         .records
         .values()
         .map(|(it, _)| format!("v{} {}", it.version, it.info.status))
         .collect();
-    format!("{counts:?} {history:?} {lives:?} {:?}", world.applied.as_ref().map(|it| &it.1))
+    format!("{counts:?} {history:?} {lives:?} {:?}", cluster.applied.as_ref().map(|it| &it.1))
 }
 
 #[test]
 fn wherever_the_program_ends_the_end_is_the_same_and_no_hook_runs_twice() {
-    for (name, world, next) in scenarios() {
-        let mut whole = world.clone();
+    for (name, cluster, next) in scenarios() {
+        let mut whole = cluster.clone();
         let wanted = outcome(&mut whole, next.as_ref());
         for at in 1..=whole.steps {
             for is_done in [false, true] {
-                let mut world = world.clone();
-                world.crash = Some((at, is_done));
-                let got = outcome(&mut world, next.as_ref());
-                assert_eq!(got, wanted, "{name}, ended at step {at} ({is_done}): {:#?}", world.log);
+                let mut cluster = cluster.clone();
+                cluster.crash = Some((at, is_done));
+                let got = outcome(&mut cluster, next.as_ref());
+                assert_eq!(
+                    got, wanted,
+                    "{name}, ended at step {at} ({is_done}): {:#?}",
+                    cluster.log
+                );
             }
         }
     }
@@ -838,24 +847,24 @@ fn wherever_the_program_ends_the_end_is_the_same_and_no_hook_runs_twice() {
 
 /// Hooks whose Jobs are gone once they have ended.
 fn with_vanishing_hooks() -> TestCluster {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.hooks = vec![hook("pre", &["pre-install"], &[]), hook("post", &["post-install"], &[])];
-    for hook in &mut world.hooks {
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.hooks = vec![hook("pre", &["pre-install"], &[]), hook("post", &["post-install"], &[])];
+    for hook in &mut cluster.hooks {
         hook.manifest = "spec: {ttlSecondsAfterFinished: 0}".to_owned();
-        world.vanishing.insert(hook.name.clone());
+        cluster.vanishing.insert(hook.name.clone());
     }
-    world
+    cluster
 }
 
 #[test]
 fn a_hook_that_is_gone_once_it_has_ended_ends_as_it_was_seen_to() {
-    let mut world = with_vanishing_hooks();
-    let rest = world.settle();
-    assert!(rest.is_settled(), "{}", told(&mut world, &rest));
-    let mut world = with_vanishing_hooks();
-    world.fails("run post");
-    let rest = world.settle();
-    assert!(rest.text().contains("Job post failed"), "{}", told(&mut world, &rest));
+    let mut cluster = with_vanishing_hooks();
+    let outcome = cluster.settle();
+    assert!(outcome.is_settled(), "{}", transcript(&mut cluster, &outcome));
+    let mut cluster = with_vanishing_hooks();
+    cluster.fails("run post");
+    let outcome = cluster.settle();
+    assert!(outcome.text().contains("Job post failed"), "{}", transcript(&mut cluster, &outcome));
 }
 
 #[test]
@@ -865,13 +874,17 @@ fn a_hook_that_may_have_come_and_gone_while_the_program_was_down_is_not_run_agai
     let mut unknown = 0;
     for at in 1..=whole.steps {
         for is_done in [false, true] {
-            let mut world = with_vanishing_hooks();
-            world.crash = Some((at, is_done));
+            let mut cluster = with_vanishing_hooks();
+            cluster.crash = Some((at, is_done));
             // The world itself refuses to run a hook twice.
-            let rest = world.settle();
-            let is_unknown = rest.text().contains("is unknown: its object was deleted");
+            let outcome = cluster.settle();
+            let is_unknown = outcome.text().contains("is unknown: its object was deleted");
             unknown += usize::from(is_unknown);
-            assert!(rest.is_settled() || is_unknown, "{at} {is_done}: {}", told(&mut world, &rest));
+            assert!(
+                outcome.is_settled() || is_unknown,
+                "{at} {is_done}: {}",
+                transcript(&mut cluster, &outcome)
+            );
         }
     }
     assert!(unknown > 0);
@@ -879,63 +892,63 @@ fn a_hook_that_may_have_come_and_gone_while_the_program_was_down_is_not_run_agai
 
 #[test]
 fn another_timeout_counts_from_the_moment_it_was_given() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.slow.insert("ready".to_owned());
-    world.run();
-    world.now += 240 * SECOND;
-    world.desired.install.timeout = 1200 * SECOND;
-    world.run();
-    let journal = world.records[&1].1.clone().unwrap();
-    assert_eq!(journal.deadline(), world.now + 1200 * SECOND);
-    world.now += 600 * SECOND;
-    world.run();
-    assert!(world.records[&1].1.as_ref().unwrap().is_open(), "{:?}", world.log);
-    world.slow.clear();
-    let rest = world.settle();
-    assert!(rest.is_settled(), "{}", told(&mut world, &rest));
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.slow.insert("ready".to_owned());
+    cluster.run();
+    cluster.now += 240 * SECOND;
+    cluster.desired.install.timeout = 1200 * SECOND;
+    cluster.run();
+    let journal = cluster.records[&1].1.clone().unwrap();
+    assert_eq!(journal.deadline(), cluster.now + 1200 * SECOND);
+    cluster.now += 600 * SECOND;
+    cluster.run();
+    assert!(cluster.records[&1].1.as_ref().unwrap().is_open(), "{:?}", cluster.log);
+    cluster.slow.clear();
+    let outcome = cluster.settle();
+    assert!(outcome.is_settled(), "{}", transcript(&mut cluster, &outcome));
 }
 
 #[test]
 fn a_request_to_force_that_comes_during_a_wait_is_answered_after_it() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.slow.insert("ready".to_owned());
-    world.run();
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.slow.insert("ready".to_owned());
+    cluster.run();
     let asked = Some("now".to_owned());
-    world.desired.requests.reconcile.clone_from(&asked);
-    world.desired.requests.force.clone_from(&asked);
-    world.run();
-    assert_eq!(world.records.len(), 1);
-    world.slow.clear();
-    let rest = world.settle();
-    assert!(rest.is_settled(), "{}", told(&mut world, &rest));
-    let opened = world.log.iter().filter(|line| line.starts_with("open v")).count();
-    assert_eq!((opened, world.records.len()), (2, 2), "{:?}", world.log);
-    assert_eq!(world.status.last_handled_force, asked);
+    cluster.desired.requests.reconcile.clone_from(&asked);
+    cluster.desired.requests.force.clone_from(&asked);
+    cluster.run();
+    assert_eq!(cluster.records.len(), 1);
+    cluster.slow.clear();
+    let outcome = cluster.settle();
+    assert!(outcome.is_settled(), "{}", transcript(&mut cluster, &outcome));
+    let opened = cluster.log.iter().filter(|line| line.starts_with("open v")).count();
+    assert_eq!((opened, cluster.records.len()), (2, 2), "{:?}", cluster.log);
+    assert_eq!(cluster.status.last_handled_force, asked);
 }
 
 #[test]
 fn a_suspended_release_is_not_removed_whatever_else_was_changed() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.settle();
-    world.log.clear();
-    world.desired.suspended = true;
-    world.desired.target.namespace = "prod".to_owned();
-    let rest = world.settle();
-    assert_eq!(text(&rest), "blocked Suspended: reconciliation is suspended");
-    assert_eq!((world.log.len(), world.records.len()), (0, 1));
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.settle();
+    cluster.log.clear();
+    cluster.desired.suspended = true;
+    cluster.desired.target.namespace = "prod".to_owned();
+    let outcome = cluster.settle();
+    assert_eq!(text(&outcome), "blocked Suspended: reconciliation is suspended");
+    assert_eq!((cluster.log.len(), cluster.records.len()), (0, 1));
 }
 
 #[test]
 fn a_record_that_cannot_be_read_is_not_taken_for_none() {
     let broken =
         BrokenRevision { secret: "apps/s".to_owned(), version: 1, problem: "odd".to_owned() };
-    let wished = |deleted: bool| ReleaseDesiredState { deleted, ..desired("1.0.0", "a") };
-    for desired in [wished(true), wished(false)] {
-        let mut world = TestCluster::new(wished(false));
-        world.settle();
+    let desired_with = |deleted: bool| ReleaseDesiredState { deleted, ..desired("1.0.0", "a") };
+    for desired in [desired_with(true), desired_with(false)] {
+        let mut cluster = TestCluster::new(desired_with(false));
+        cluster.settle();
         let observed = ReleaseObservedState {
-            now: world.now,
-            status: world.status.clone(),
+            now: cluster.now,
+            status: cluster.status.clone(),
             revisions: Revisions::new(Vec::new(), vec![broken.clone()]),
             live: Live::default(),
             drift: None,
@@ -943,8 +956,10 @@ fn a_record_that_cannot_be_read_is_not_taken_for_none() {
             outcome: None,
             ran: RunProgress::default(),
         };
-        let PlanVerdict::Rest(rest) = Release::plan(&desired, &observed) else { panic!() };
-        let text = text(&rest);
+        let PlanVerdict::Outcome(run_outcome) = Release::plan(&desired, &observed) else {
+            panic!()
+        };
+        let text = text(&run_outcome);
         assert!(text.starts_with("failed StateError: ") && text.contains("apps/s"), "{text}");
     }
 }

@@ -71,7 +71,7 @@ fn a_part_is_known_by_its_release() {
 }
 
 #[test]
-fn parts_that_do_not_belong_together_are_told() {
+fn parts_that_do_not_belong_together_are_reported() {
     let packed = pack(&record(noise(2 << 20))).unwrap();
     let mut parts: Vec<&[u8]> = packed.parts.iter().map(Vec::as_slice).collect();
     let annotations = packed.annotations();
@@ -88,7 +88,7 @@ fn parts_that_do_not_belong_together_are_told() {
 }
 
 #[test]
-fn a_record_that_does_not_fit_at_all_is_told_with_its_size() {
+fn a_record_that_does_not_fit_at_all_is_reported_with_its_size() {
     let mut large = record(noise(20 << 20));
     let chunk: std::sync::Arc<[u8]> = noise(20 << 20).into_bytes().into();
     let file = |name: &str| crate::record::StoredFile {
@@ -171,16 +171,16 @@ fn a_secret_is_labelled_as_helm_selects() {
     let mut record = record(String::new());
     record.labels.insert("team".to_owned(), "a".to_owned());
     let now = Time::from_second(5).unwrap();
-    let told = |written| {
+    let label_text = |written| {
         let labels = labels(&record, written, now);
         labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(
-        told(RecordWriteMode::New),
+        label_text(RecordWriteMode::New),
         "createdAt=5 name=web owner=helm status=deployed team=a version=3"
     );
     assert_eq!(
-        told(RecordWriteMode::Again),
+        label_text(RecordWriteMode::Again),
         "modifiedAt=5 name=web owner=helm status=deployed team=a version=3"
     );
     assert_eq!(secret_name("web", 3), "sh.helm.release.v1.web.v3");

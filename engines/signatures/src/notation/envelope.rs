@@ -5,8 +5,8 @@
 use serde::Deserialize;
 
 use super::{chain, cose, jws};
-use crate::attached::Descriptor;
 use crate::key::Key;
+use crate::referrers::Descriptor;
 use crate::x509::Certificate;
 
 /// Bytes of a signature: all of it is read into values.

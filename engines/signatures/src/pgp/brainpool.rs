@@ -13,9 +13,10 @@ fn refused(message: &str) -> Error {
 }
 
 /// Bytes with leading zeros up to a length.
-fn padded<const LENGTH: usize>(number: &[u8]) -> Result<[u8; LENGTH]> {
-    let mut padded = [0; LENGTH];
-    let at = LENGTH.checked_sub(number.len()).ok_or_else(|| refused("a number is too large"))?;
+fn padded<const BYTE_COUNT: usize>(number: &[u8]) -> Result<[u8; BYTE_COUNT]> {
+    let mut padded = [0; BYTE_COUNT];
+    let at =
+        BYTE_COUNT.checked_sub(number.len()).ok_or_else(|| refused("a number is too large"))?;
     padded[at..].copy_from_slice(number);
     Ok(padded)
 }

@@ -35,7 +35,7 @@ fn a_signature_counts_only_if_it_is_over_the_whole_payload() {
     body.extend(CREATED);
     body.push(27);
     body.extend(key.public_key().as_ref());
-    let Some(Ok(Packet::PublicKey(public))) = ring::packets(&packet(6, &body)).next() else {
+    let Some(Ok(Packet::PublicKey(public))) = keyring::packets(&packet(6, &body)).next() else {
         unreachable!("it is a public key");
     };
     let id = public.legacy_key_id();
@@ -47,20 +47,20 @@ fn a_signature_counts_only_if_it_is_over_the_whole_payload() {
     let ring = read_ring(&ring, &mut effort).unwrap();
 
     let payload = b"tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n";
-    let mut told = |kind: u8, signed: &[u8]| {
+    let mut verify_kind = |kind: u8, signed: &[u8]| {
         let signature = signature(&key, id.as_ref(), kind, signed);
         check(&signature, payload, &ring, NOW, &mut effort).map(|_| ())
     };
-    assert_eq!(told(0x00, payload), Ok(()));
+    assert_eq!(verify_kind(0x00, payload), Ok(()));
     // Text is signed with the ends of lines that mail has.
     let text = [&payload[..payload.len() - 1], b"\r\n"].concat();
-    assert_eq!(told(0x01, &text), Ok(()));
+    assert_eq!(verify_kind(0x01, &text), Ok(()));
     for (kind, signed) in [(0x02, &payload[..1]), (0x40, &payload[..1]), (0x02, payload)] {
-        let why = told(kind, signed).unwrap_err();
+        let why = verify_kind(kind, signed).unwrap_err();
         assert_eq!(
             why,
             format!("openpgp: unsupported feature: unsupported signature type: {kind}")
         );
     }
-    assert!(told(0x00, &payload[..1]).is_err());
+    assert!(verify_kind(0x00, &payload[..1]).is_err());
 }

@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::root::{Log, TrustedRoot};
-use crate::attached::hex;
 use crate::key::Hash;
 use crate::proto::{Bytes, Int, base64_of};
+use crate::referrers::hex;
 use crate::x509::Certificate;
 use crate::{pem, sha256};
 

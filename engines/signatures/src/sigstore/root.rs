@@ -244,7 +244,7 @@ mod tests {
     }
     #[test]
     fn a_root_with_too_many_certificates_or_logs_is_refused_before_they_are_read() {
-        let told = |what: &str, count: usize| {
+        let error_of = |what: &str, count: usize| {
             let certificates = vec!["{}"; count].join(",");
             let text = match what {
                 "certificates" => format!(
@@ -256,8 +256,8 @@ mod tests {
             TrustedRoot::parse(text.as_bytes()).unwrap_err()
         };
         for what in ["certificates", "tlogs", "ctlogs"] {
-            assert!(told(what, 65).contains("more than 64 certificates or logs"), "{what}");
-            assert!(!told(what, 64).contains("more than 64"), "{what}");
+            assert!(error_of(what, 65).contains("more than 64 certificates or logs"), "{what}");
+            assert!(!error_of(what, 64).contains("more than 64"), "{what}");
         }
     }
 }

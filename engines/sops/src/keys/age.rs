@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use crate::limits::Until;
 use crate::value::Bytes;
 
-mod hybrid;
+mod hybrid_identity;
 mod x25519;
 
 /// The longest data key that a message may hold; sops has 32 bytes, and one more in a part.
@@ -36,8 +36,8 @@ impl Identities {
                 return refuse("plug-ins are not supported");
             }
             let identity: Result<Box<dyn age::Identity + Send + Sync>, _> =
-                if line.starts_with(hybrid::PREFIX) {
-                    hybrid::HybridIdentity::parse(line).map(|it| Box::new(it) as _)
+                if line.starts_with(hybrid_identity::PREFIX) {
+                    hybrid_identity::HybridIdentity::parse(line).map(|it| Box::new(it) as _)
                 } else if line.starts_with(x25519::PREFIX) {
                     x25519::X25519Identity::parse(line).map(|it| Box::new(it) as _)
                 } else {
@@ -63,11 +63,11 @@ impl Identities {
         let trimmed: String = message.lines().map(|line| format!("{}\n", line.trim())).collect();
         let decryptor =
             Decryptor::new_buffered(ArmoredReader::new(trimmed.trim_start().as_bytes()));
-        let decryptor = decryptor.map_err(|error| format!("{FAILED}: {}", told(&error)))?;
+        let decryptor = decryptor.map_err(|error| format!("{FAILED}: {}", error_text(&error)))?;
         let in_time = self.0.iter().take_while(|_| !until.is_over());
         let identities = in_time.map(|identity| &**identity as &dyn age::Identity);
         let reader = decryptor.decrypt(identities);
-        let reader = reader.map_err(|error| format!("{FAILED}: {}", told(&error)))?;
+        let reader = reader.map_err(|error| format!("{FAILED}: {}", error_text(&error)))?;
         let mut key = Zeroizing::new(Vec::with_capacity(64));
         let read = reader.take(MAX_DATA_KEY).read_to_end(&mut key);
         read.map_err(|_| {
@@ -89,7 +89,7 @@ fn secret(line: &str, name: &str) -> Result<Zeroizing<Vec<u8>>, &'static str> {
 }
 
 /// An error in the words of age for Go, where it has some.
-fn told(error: &DecryptError) -> String {
+fn error_text(error: &DecryptError) -> String {
     match error {
         DecryptError::NoMatchingKeys
         | DecryptError::DecryptionFailed

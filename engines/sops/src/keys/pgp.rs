@@ -90,18 +90,18 @@ fn blocks(text: &str) -> impl Iterator<Item = &str> {
     starts.zip(ends).filter_map(|(from, to)| text.get(from..to))
 }
 
-fn told(error: pgp::errors::Error) -> String {
+fn error_text(error: pgp::errors::Error) -> String {
     error.to_string()
 }
 
 fn decrypt(key: &SignedSecretKey, message: &str) -> Result<Bytes, String> {
-    let (message, _) = Message::from_armor(message.trim().as_bytes()).map_err(told)?;
-    let mut message = message.decrypt_legacy(&Password::empty(), key).map_err(told)?;
+    let (message, _) = Message::from_armor(message.trim().as_bytes()).map_err(error_text)?;
+    let mut message = message.decrypt_legacy(&Password::empty(), key).map_err(error_text)?;
     for _ in 0..MAX_LAYERS {
         if !message.is_compressed() {
             break;
         }
-        message = message.decompress().map_err(told)?;
+        message = message.decompress().map_err(error_text)?;
     }
     let mut data_key = Zeroizing::new(Vec::with_capacity(64));
     message.take(MAX_DATA_KEY).read_to_end(&mut data_key).map_err(|error| error.to_string())?;

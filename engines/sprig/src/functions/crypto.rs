@@ -17,7 +17,7 @@ use gotemplate::{Call, FunctionError};
 use super::encoding::decode64;
 use crate::arguments::{MAP_ENTRY_OVERHEAD_BYTES, any, int, text, walked};
 use crate::table::{SprigFunctionEntry, bounded, random};
-use crate::world::Draws;
+use crate::template_environment::Draws;
 use certificate::{Authority, CertificateRequest, Pair};
 use key::PrivateKey;
 
@@ -62,7 +62,7 @@ const CERTIFICATE_BYTES: usize = 8 << 10;
 
 /// A private key in PEM: `rsa` (4096 bits, as is the empty text), `dsa`, `ecdsa` (P-256) or `ed25519`.
 fn gen_private_key(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
@@ -73,9 +73,11 @@ fn gen_private_key(
             call.work(10 * KEY_GENERATION_STEPS)?;
             PrivateKey::rsa(KeySize::Rsa4096)?
         }
-        b"dsa" => PrivateKey::Dsa(dsa::generate(world, &mut |steps| call.work(steps))?),
-        b"ecdsa" => PrivateKey::p256(world)?,
-        b"ed25519" => PrivateKey::ed25519(world)?,
+        b"dsa" => {
+            PrivateKey::Dsa(dsa::generate(template_environment, &mut |steps| call.work(steps))?)
+        }
+        b"ecdsa" => PrivateKey::p256(template_environment)?,
+        b"ed25519" => PrivateKey::ed25519(template_environment)?,
         other => return Ok(GoRuntimeValue::string([b"Unknown type ", other].concat())),
     };
     Ok(GoRuntimeValue::from(key.to_pem()))
@@ -83,26 +85,26 @@ fn gen_private_key(
 
 /// An authority that signs itself: a common name and how many days it is valid.
 fn gen_ca(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
     let key = new_key(call)?;
-    ca(world, call, args, &key)
+    ca(template_environment, call, args, &key)
 }
 
 /// [`gen_ca`] with a private key in PEM.
 fn gen_ca_with_key(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
     let key = given_key(call, args, 2)?;
-    ca(world, call, args, &key)
+    ca(template_environment, call, args, &key)
 }
 
 fn ca(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
     key: &PrivateKey,
@@ -113,35 +115,35 @@ fn ca(
         is_authority: true,
         ..CertificateRequest::new(text(args, 0), int(args, 1))
     };
-    certificate::self_signed(world, &request, key)
+    certificate::self_signed(template_environment, &request, key)
 }
 
 /// A certificate that signs itself: a common name, addresses, names of hosts, and how many days it is valid.
 fn gen_self_signed_cert(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
     let request = request(call, args)?;
     let key = new_key(call)?;
     call.work(SIGNATURE_STEPS)?;
-    certificate::self_signed(world, &request, &key)
+    certificate::self_signed(template_environment, &request, &key)
 }
 
 /// [`gen_self_signed_cert`] with a private key in PEM.
 fn gen_self_signed_cert_with_key(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
     call.work(SIGNATURE_STEPS)?;
     let key = given_key(call, args, 4)?;
-    certificate::self_signed(world, &request(call, args)?, &key)
+    certificate::self_signed(template_environment, &request(call, args)?, &key)
 }
 
 /// A certificate that an authority signs: as [`gen_self_signed_cert`], and the authority.
 fn gen_signed_cert(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
@@ -149,19 +151,19 @@ fn gen_signed_cert(
     let request = request(call, args)?;
     let key = new_key(call)?;
     call.work(SIGNATURE_STEPS)?;
-    certificate::signed(world, &request, &key, &authority)
+    certificate::signed(template_environment, &request, &key, &authority)
 }
 
 /// [`gen_signed_cert`] with a private key in PEM.
 fn gen_signed_cert_with_key(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
     call.work(SIGNATURE_STEPS)?;
     let key = given_key(call, args, 5)?;
     let authority = Authority::parse(any(args, 4))?;
-    certificate::signed(world, &request(call, args)?, &key, &authority)
+    certificate::signed(template_environment, &request(call, args)?, &key, &authority)
 }
 
 /// A certificate and its key that are there, both PEM in base64.

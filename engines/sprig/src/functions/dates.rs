@@ -10,7 +10,7 @@ use gotemplate::Call;
 
 use crate::arguments::{SprigResult, TEXT_OVERHEAD_BYTES, any, text};
 use crate::table::{SprigFunctionEntry, impure, plain};
-use crate::world::TemplateEnvironment;
+use crate::template_environment::TemplateEnvironment;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     impure("ago", "func(interface {}) string", ago),
@@ -33,51 +33,68 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 const HTML: &str = "2006-01-02";
 
 /// How long ago a time was, in whole seconds. What is no time is now.
-fn ago(world: &dyn TemplateEnvironment, _: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+fn ago(
+    template_environment: &dyn TemplateEnvironment,
+    _: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     let date = any(args, 0);
     // Parity(helm 4): an `int32` is a date for `date`, but not here.
     let is_int32 =
         matches!(date, GoRuntimeValue::Integer(integer) if integer.kind() == IntKind::Int32);
-    let time = if is_int32 { world.now() } else { time_of(world, date) };
-    Ok(GoRuntimeValue::from(world.now().since(&time).round(Duration::SECOND).to_string()))
+    let time =
+        if is_int32 { template_environment.now() } else { time_of(template_environment, date) };
+    Ok(GoRuntimeValue::from(
+        template_environment.now().since(&time).round(Duration::SECOND).to_string(),
+    ))
 }
 
 /// A time by a layout, in the local zone. A number is seconds since 1970, and what is no time is now.
 fn date(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
-    written(call, text(args, 0), &time_of(world, any(args, 1)), world.local().clone())
+    written(
+        call,
+        text(args, 0),
+        &time_of(template_environment, any(args, 1)),
+        template_environment.local().clone(),
+    )
 }
 
 /// A time by a layout in a zone, which is UTC where there is none of that name.
 fn date_in_zone(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
-    let zone = zone(world, text(args, 2));
-    written(call, text(args, 0), &time_of(world, any(args, 1)), zone)
+    let zone = zone(template_environment, text(args, 2));
+    written(call, text(args, 0), &time_of(template_environment, any(args, 1)), zone)
 }
 
 /// A date as forms of web pages want it, in the local zone.
 fn html_date(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
-    written(call, HTML.as_bytes(), &time_of(world, any(args, 0)), world.local().clone())
+    written(
+        call,
+        HTML.as_bytes(),
+        &time_of(template_environment, any(args, 0)),
+        template_environment.local().clone(),
+    )
 }
 
 /// A date as forms of web pages want it, in a zone.
 fn html_date_in_zone(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
-    let zone = zone(world, text(args, 1));
-    written(call, HTML.as_bytes(), &time_of(world, any(args, 0)), zone)
+    let zone = zone(template_environment, text(args, 1));
+    written(call, HTML.as_bytes(), &time_of(template_environment, any(args, 0)), zone)
 }
 
 /// A time some length later; the same where that is none.
@@ -94,34 +111,41 @@ fn must_date_modify(args: &[GoRuntimeValue]) -> SprigResult {
 }
 
 /// The time.
-fn now(world: &dyn TemplateEnvironment, _: &mut Call<'_>, _: &[GoRuntimeValue]) -> SprigResult {
-    Ok(GoRuntimeValue::object(world.now()))
+fn now(
+    template_environment: &dyn TemplateEnvironment,
+    _: &mut Call<'_>,
+    _: &[GoRuntimeValue],
+) -> SprigResult {
+    Ok(GoRuntimeValue::object(template_environment.now()))
 }
 
 /// A time by a layout, in the local zone unless it says otherwise; the beginning of year 1 where it is none.
 fn to_date(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     call.work(text(args, 0).len() + text(args, 1).len())?;
-    Ok(GoRuntimeValue::object(parsed(world, args).unwrap_or_else(|_| Time::zero())))
+    Ok(GoRuntimeValue::object(parsed(template_environment, args).unwrap_or_else(|_| Time::zero())))
 }
 
 /// A time by a layout, in the local zone unless it says otherwise.
 fn must_to_date(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     call.work(text(args, 0).len() + text(args, 1).len())?;
-    let time = parsed(world, args).map_err(|error| error.to_string())?;
+    let time = parsed(template_environment, args).map_err(|error| error.to_string())?;
     Ok(GoRuntimeValue::object(time))
 }
 
-fn parsed(world: &dyn TemplateEnvironment, args: &[GoRuntimeValue]) -> Result<Time, ParseError> {
+fn parsed(
+    template_environment: &dyn TemplateEnvironment,
+    args: &[GoRuntimeValue],
+) -> Result<Time, ParseError> {
     let [layout, text] = [0, 1].map(|at| String::from_utf8_lossy(text(args, at)));
-    Time::parse_in(&layout, &text, world.local())
+    Time::parse_in(&layout, &text, template_environment.local())
 }
 
 /// Seconds since 1970, as a text.
@@ -138,20 +162,20 @@ pub(super) fn given(value: &GoRuntimeValue) -> Option<&Time> {
 }
 
 /// The time that a value means.
-fn time_of(world: &dyn TemplateEnvironment, value: &GoRuntimeValue) -> Time {
+fn time_of(template_environment: &dyn TemplateEnvironment, value: &GoRuntimeValue) -> Time {
     match value {
         GoRuntimeValue::Integer(integer)
             if matches!(integer.kind(), IntKind::Int | IntKind::Int32 | IntKind::Int64) =>
         {
-            Time::from_unix(integer.signed(), 0, world.local().clone())
+            Time::from_unix(integer.signed(), 0, template_environment.local().clone())
         }
-        value => given(value).cloned().unwrap_or_else(|| world.now()),
+        value => given(value).cloned().unwrap_or_else(|| template_environment.now()),
     }
 }
 
-fn zone(world: &dyn TemplateEnvironment, name: &[u8]) -> Zone {
+fn zone(template_environment: &dyn TemplateEnvironment, name: &[u8]) -> Zone {
     match name {
-        b"Local" => world.local().clone(),
+        b"Local" => template_environment.local().clone(),
         name => Zone::load(&String::from_utf8_lossy(name)).unwrap_or(Zone::Utc),
     }
 }

@@ -14,7 +14,7 @@ use crate::arguments::{
     MAP_ENTRY_OVERHEAD_BYTES, SprigResult, any, copied, made, map, mapped, text, text_of,
 };
 use crate::table::{SprigFunctionEntry, bounded, impure, plain};
-use crate::world::{NOT_ALONE, TemplateEnvironment};
+use crate::template_environment::{NOT_ALONE, TemplateEnvironment};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("deepCopy", "func(interface {}) interface {}", deep_copy),
@@ -130,13 +130,13 @@ fn pluck(args: &[GoRuntimeValue]) -> SprigResult {
 
 /// Puts a value into a map, and gives the map.
 fn set(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     let map = map(args, 0);
     let key = text(args, 1);
-    if !world.may_change(&map) {
+    if !template_environment.may_change(&map) {
         return Err(NOT_ALONE.into());
     }
     if map.is_nil() {
@@ -157,12 +157,12 @@ fn set(
 
 /// Removes a key from a map, and gives the map.
 fn unset(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     _: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     let map = map(args, 0);
-    if !world.may_change(&map) {
+    if !template_environment.may_change(&map) {
         return Err(NOT_ALONE.into());
     }
     map.remove(text(args, 1));
@@ -181,6 +181,14 @@ enum OpenCopyContainer {
     Map { copy: Map, key: Str, rest: std::vec::IntoIter<(Str, GoRuntimeValue)> },
 }
 
+/// What the copy of a value begins with.
+enum CopyStep {
+    /// A container, whose values are copied one after the other.
+    Container(OpenCopyContainer),
+    /// The copy itself.
+    Value(GoRuntimeValue),
+}
+
 /// A copy that shares nothing which can change.
 fn deep_copy(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut next = any(args, 0).clone();
@@ -190,11 +198,11 @@ fn deep_copy(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut open: Vec<OpenCopyContainer> = Vec::new();
     loop {
         let mut done = match begun(call, next)? {
-            Ok(begun) => {
-                open.push(begun);
+            CopyStep::Container(container) => {
+                open.push(container);
                 None
             }
-            Err(copy) => Some(copy),
+            CopyStep::Value(copy) => Some(copy),
         };
         next = loop {
             let Some(innermost) = open.last_mut() else { return Ok(done.unwrap_or_default()) };
@@ -206,30 +214,28 @@ fn deep_copy(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     }
 }
 
-/// What a copy of a value begins with, or the copy.
-fn begun(
-    call: &mut Call<'_>,
-    value: GoRuntimeValue,
-) -> Result<Result<OpenCopyContainer, GoRuntimeValue>, FunctionError> {
+/// What a copy of a value begins with.
+fn begun(call: &mut Call<'_>, value: GoRuntimeValue) -> Result<CopyStep, FunctionError> {
     call.work(1)?;
     Ok(match value {
         GoRuntimeValue::List(list) if !list.is_nil() => {
             copied(call, list.len())?;
-            Ok(OpenCopyContainer::List { list, next: 0, copies: Vec::new() })
+            CopyStep::Container(OpenCopyContainer::List { list, next: 0, copies: Vec::new() })
         }
         GoRuntimeValue::Map(map) if !map.is_nil() => {
             mapped(call, map.len())?;
             let entries = map.entries();
             let copy = Map::new(map.item_type().clone(), []);
-            Ok(OpenCopyContainer::Map { copy, key: Str::default(), rest: entries.into_iter() })
+            let rest = entries.into_iter();
+            CopyStep::Container(OpenCopyContainer::Map { copy, key: Str::default(), rest })
         }
         GoRuntimeValue::Object(object) => match object.underlying() {
             Some(underlying @ (GoRuntimeValue::List(_) | GoRuntimeValue::Map(_))) => {
                 return begun(call, underlying);
             }
-            _ => Err(copied_object(object)),
+            _ => CopyStep::Value(copied_object(object)),
         },
-        other => Err(other),
+        other => CopyStep::Value(other),
     })
 }
 

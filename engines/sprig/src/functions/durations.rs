@@ -14,7 +14,7 @@ use super::integers::clamped;
 use crate::arguments::{SprigResult, any};
 use crate::cast::truncated;
 use crate::table::{SprigFunctionEntry, impure, plain};
-use crate::world::TemplateEnvironment;
+use crate::template_environment::TemplateEnvironment;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("duration", "func(interface {}) string", duration),
@@ -49,7 +49,7 @@ fn duration(args: &[GoRuntimeValue]) -> SprigResult {
 
 /// A length of time, or the time since, in the largest unit of which it has more than one.
 fn duration_round(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     _: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
@@ -60,7 +60,7 @@ fn duration_round(
         GoRuntimeValue::Integer(integer) if integer.kind() == IntKind::Int64 => {
             Duration(integer.signed())
         }
-        value => time(value).map(|time| world.now().since(time)).unwrap_or_default(),
+        value => time(value).map(|time| template_environment.now().since(time)).unwrap_or_default(),
     };
     let length = length.unsigned_abs();
     let hour = Duration::HOUR.0.unsigned_abs();

@@ -6,8 +6,8 @@ use golang::value::{List, Map, ReflectKind, Type};
 use gotemplate::{Call, FunctionError};
 
 use crate::arguments::{TEXT_OVERHEAD_BYTES, any, text};
+use crate::memory_size::weight;
 use crate::table::{SprigFunctionEntry, bounded};
-use crate::weight::weight;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("toJson", "func(interface {}) string", to_json),
@@ -27,7 +27,7 @@ const PRETTY: Form = Form { escapes_html: true, indent: Some("  ") };
 
 /// A value as JSON; nothing where it has none.
 fn to_json(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
-    or_empty(encode(call, any(args, 0), HTML)?)
+    Ok(GoRuntimeValue::from(encode(call, any(args, 0), HTML)?.or_empty()))
 }
 
 /// A value as JSON.
@@ -35,7 +35,7 @@ fn must_to_json(
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
-    or_failure(encode(call, any(args, 0), HTML)?)
+    Ok(GoRuntimeValue::from(encode(call, any(args, 0), HTML)?.or_failure()?))
 }
 
 /// A value as JSON on many lines; nothing where it has none.
@@ -43,7 +43,7 @@ fn to_pretty_json(
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
-    or_empty(encode(call, any(args, 0), PRETTY)?)
+    Ok(GoRuntimeValue::from(encode(call, any(args, 0), PRETTY)?.or_empty()))
 }
 
 /// A value as JSON on many lines.
@@ -51,7 +51,7 @@ fn must_to_pretty_json(
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
-    or_failure(encode(call, any(args, 0), PRETTY)?)
+    Ok(GoRuntimeValue::from(encode(call, any(args, 0), PRETTY)?.or_failure()?))
 }
 
 /// A value as JSON in which `<`, `>` and `&` stand for themselves; `toRawJson` fails as `mustToRawJson` does.
@@ -59,7 +59,7 @@ fn must_to_raw_json(
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
-    or_failure(encode(call, any(args, 0), RAW)?)
+    Ok(GoRuntimeValue::from(encode(call, any(args, 0), RAW)?.or_failure()?))
 }
 
 /// The map that a text is. What is wrong with it is under `Error`.
@@ -155,7 +155,35 @@ pub(super) fn mismatch(value: &GoRuntimeValue, wanted: &str) -> String {
     format!("json: cannot unmarshal {found} into Go value of type {wanted}")
 }
 
-/// JSON, or why there is none.
+/// The text that a value is written as.
+pub(super) enum EncodedText {
+    Text(String),
+    /// Why the value has no such text.
+    Failure(String),
+}
+
+impl EncodedText {
+    /// The text, which is empty where the value has none.
+    pub(super) fn or_empty(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Failure(_) => String::new(),
+        }
+    }
+
+    /// The text.
+    ///
+    /// # Errors
+    /// Why the value has none.
+    pub(super) fn or_failure(self) -> Result<String, String> {
+        match self {
+            Self::Text(text) => Ok(text),
+            Self::Failure(error) => Err(error),
+        }
+    }
+}
+
+/// A value as JSON.
 ///
 /// # Errors
 /// A limit was reached.
@@ -163,25 +191,17 @@ pub(super) fn encode(
     call: &mut Call<'_>,
     value: &GoRuntimeValue,
     form: Form,
-) -> Result<Result<String, String>, FunctionError> {
+) -> Result<EncodedText, FunctionError> {
     match json::encode(value, form, call.room()) {
         Ok(text) => {
             call.work(text.len() / 8)?;
             call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
-            Ok(Ok(text))
+            Ok(EncodedText::Text(text))
         }
         Err(EncodeError::TooLong(most)) => Err(golang::fmt::Error::TooLong(most).into()),
         Err(error @ EncodeError::TooDeep) => Err(error.to_string().into()),
-        Err(error) => Ok(Err(error.to_string())),
+        Err(error) => Ok(EncodedText::Failure(error.to_string())),
     }
-}
-
-fn or_empty(text: Result<String, String>) -> Result<GoRuntimeValue, FunctionError> {
-    Ok(GoRuntimeValue::from(text.unwrap_or_default()))
-}
-
-fn or_failure(text: Result<String, String>) -> Result<GoRuntimeValue, FunctionError> {
-    Ok(GoRuntimeValue::from(text?))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use gotemplate::{Call, FunctionError};
 use super::defaults::is_empty;
 use crate::arguments::{MAP_ENTRY_OVERHEAD_BYTES, SprigResult, map};
 use crate::table::{SprigFunctionEntry, impure};
-use crate::world::{NOT_ALONE, TemplateEnvironment};
+use crate::template_environment::{NOT_ALONE, TemplateEnvironment};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     impure(
@@ -37,38 +37,38 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 
 /// Fills what is missing or empty in the first map from the others; an empty text where they do not fit.
 fn merge(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
-    forgiving(merged(world, call, args, false))
+    forgiving(merged(template_environment, call, args, false))
 }
 
 /// Replaces what is in the first map by what is in the others; an empty text where they do not fit.
 fn merge_overwrite(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
-    forgiving(merged(world, call, args, true))
+    forgiving(merged(template_environment, call, args, true))
 }
 
 /// Fills what is missing or empty in the first map from the others.
 fn must_merge(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
-    merged(world, call, args, false)
+    merged(template_environment, call, args, false)
 }
 
 /// Replaces what is in the first map by what is in the others.
 fn must_merge_overwrite(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
-    merged(world, call, args, true)
+    merged(template_environment, call, args, true)
 }
 
 /// What mergo says of values that do not fit.
@@ -106,7 +106,7 @@ impl Pair {
 }
 
 fn merged(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
     overwrites: bool,
@@ -117,13 +117,13 @@ fn merged(
         if target.is_nil() && !source.is_nil() {
             target = Map::default();
         }
-        merge_into(world, call, &target, &source, overwrites)?;
+        merge_into(template_environment, call, &target, &source, overwrites)?;
     }
     Ok(GoRuntimeValue::Map(target))
 }
 
 fn merge_into(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     target: &Map,
     source: &Map,
@@ -140,13 +140,13 @@ fn merge_into(
                 };
                 if matches!(value, GoRuntimeValue::Nil) {
                     if overwrites {
-                        put(world, call, &pair.target, key, value)?;
+                        put(template_environment, call, &pair.target, key, value)?;
                     }
                     continue;
                 }
                 let old = pair.target.get(&key);
                 if value.kind() == ReflectKind::Slice && overwrites {
-                    put(world, call, &pair.target, key.clone(), value.clone())?;
+                    put(template_environment, call, &pair.target, key.clone(), value.clone())?;
                 }
                 if let Some((target, source)) = below(old.as_ref(), &value, overwrites)? {
                     pair.pending = Some((key, value, old));
@@ -159,7 +159,7 @@ fn merge_into(
         };
         let Some(pair) = open.last() else { break };
         if !stays(old.as_ref(), &value, overwrites) {
-            put(world, call, &pair.target, key, value)?;
+            put(template_environment, call, &pair.target, key, value)?;
         }
     }
     Ok(())
@@ -204,13 +204,13 @@ fn stays(old: Option<&GoRuntimeValue>, new: &GoRuntimeValue, overwrites: bool) -
 }
 
 fn put(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     target: &Map,
     key: Str,
     value: GoRuntimeValue,
 ) -> Result<(), FunctionError> {
-    if !world.may_change(target) {
+    if !template_environment.may_change(target) {
         return Err(NOT_ALONE.into());
     }
     call.produce(if target.is_empty() {

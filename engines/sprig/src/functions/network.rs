@@ -5,7 +5,7 @@ use gotemplate::Call;
 
 use crate::arguments::{SprigResult, text};
 use crate::table::{SprigFunctionEntry, impure};
-use crate::world::TemplateEnvironment;
+use crate::template_environment::TemplateEnvironment;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] =
     &[impure("getHostByName", "func(string) string", get_host_by_name)];
@@ -14,12 +14,12 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] =
 ///
 /// Differs(helm 4): an error says why there is none, where Helm's says `invalid argument to Intn`.
 fn get_host_by_name(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     _: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> SprigResult {
     let host = String::from_utf8_lossy(text(args, 0));
-    Ok(GoRuntimeValue::from(world.address_of(&host)?))
+    Ok(GoRuntimeValue::from(template_environment.address_of(&host)?))
 }
 
 #[cfg(test)]

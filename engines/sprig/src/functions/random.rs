@@ -10,7 +10,7 @@ use gotemplate::{Call, FunctionError};
 
 use crate::arguments::{TEXT_OVERHEAD_BYTES, int, text};
 use crate::table::{SprigFunctionEntry, random};
-use crate::world::Draws;
+use crate::template_environment::Draws;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     random("randAlpha", "func(int) string", rand_alpha),
@@ -28,43 +28,43 @@ const DRAW_COST: usize = 200;
 
 /// So many letters; none if the number is negative, as for its siblings.
 fn rand_alpha(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
-    characters(world, call, int(args, 0), u8::is_ascii_alphabetic)
+    characters(template_environment, call, int(args, 0), u8::is_ascii_alphabetic)
 }
 
 /// So many letters and digits.
 fn rand_alpha_num(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
-    characters(world, call, int(args, 0), u8::is_ascii_alphanumeric)
+    characters(template_environment, call, int(args, 0), u8::is_ascii_alphanumeric)
 }
 
 /// So many printable characters of ASCII, the space among them.
 fn rand_ascii(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
-    characters(world, call, int(args, 0), |byte| matches!(byte, b' '..=b'~'))
+    characters(template_environment, call, int(args, 0), |byte| matches!(byte, b' '..=b'~'))
 }
 
 /// So many digits.
 fn rand_numeric(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
-    characters(world, call, int(args, 0), u8::is_ascii_digit)
+    characters(template_environment, call, int(args, 0), u8::is_ascii_digit)
 }
 
 /// So many bytes, in base64.
 fn rand_bytes(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
@@ -73,13 +73,13 @@ fn rand_bytes(
     call.produce(count.div_ceil(3).saturating_mul(4).saturating_add(TEXT_OVERHEAD_BYTES))?;
     call.work(count)?;
     let mut bytes = vec![0; count];
-    world.fill(&mut bytes);
+    template_environment.fill(&mut bytes);
     Ok(GoRuntimeValue::from(STANDARD.encode(bytes)))
 }
 
 /// An integer from the first up to, but not, the second.
 fn rand_int(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
@@ -87,14 +87,16 @@ fn rand_int(
     let first = int(args, 0);
     let end = int(args, 1);
     match u64::try_from(end.wrapping_sub(first)) {
-        Ok(count @ 1..) => Ok(GoRuntimeValue::int(first.wrapping_add(below(world, count) as i64))),
+        Ok(count @ 1..) => {
+            Ok(GoRuntimeValue::int(first.wrapping_add(below(template_environment, count) as i64)))
+        }
         Ok(0) | Err(_) => Err("invalid argument to Intn".into()),
     }
 }
 
 /// The characters of a text in another order.
 fn shuffle(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
@@ -104,7 +106,7 @@ fn shuffle(
     call.produce(text.len().saturating_mul(5).saturating_add(TEXT_OVERHEAD_BYTES))?;
     let mut characters: Vec<char> = Str::from(text).replaced().chars().collect();
     for last in (1..characters.len()).rev() {
-        let other = below(world, last as u64 + 1) as usize;
+        let other = below(template_environment, last as u64 + 1) as usize;
         characters.swap(last, other);
     }
     Ok(GoRuntimeValue::from(String::from_iter(characters)))
@@ -112,14 +114,14 @@ fn shuffle(
 
 /// A UUID of version 4.
 fn uuidv4(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     _: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
     call.work(DRAW_COST)?;
     call.produce(36 + TEXT_OVERHEAD_BYTES)?;
     let mut bytes = [0; 16];
-    world.fill(&mut bytes);
+    template_environment.fill(&mut bytes);
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let mut out = String::new();
@@ -132,7 +134,7 @@ fn uuidv4(
 
 /// So many of the characters of ASCII that are wanted, each as likely as the others.
 fn characters(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     count: i64,
     is_wanted: fn(&u8) -> bool,
@@ -145,7 +147,7 @@ fn characters(
     let mut out = Vec::with_capacity(count);
     let mut random = [0; 256];
     while out.len() < count {
-        world.fill(&mut random);
+        template_environment.fill(&mut random);
         let wanted = random.iter().map(|byte| byte & 0x7f).filter(is_wanted);
         out.extend(wanted.take(count - out.len()));
     }
@@ -153,12 +155,12 @@ fn characters(
 }
 
 /// A number below another, each as likely as the others.
-fn below(world: Draws<'_>, end: u64) -> u64 {
+fn below(template_environment: Draws<'_>, end: u64) -> u64 {
     // Above the last whole multiple the small remainders would be more likely.
     let multiple = u64::MAX - u64::MAX % end;
     loop {
         let mut random = [0; 8];
-        world.fill(&mut random);
+        template_environment.fill(&mut random);
         let random = u64::from_le_bytes(random);
         if random < multiple {
             return random % end;

@@ -15,9 +15,9 @@ use gotemplate::{Call, FunctionError};
 
 use super::json::{read, with_error};
 use crate::arguments::{TEXT_OVERHEAD_BYTES, any, text, walked};
+use crate::memory_size::weight_with_points;
 use crate::table::{SprigFunctionEntry, bounded, impure};
-use crate::weight::weight_with_points;
-use crate::world::TemplateEnvironment;
+use crate::template_environment::TemplateEnvironment;
 use encode::{EncodeError, encode};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
@@ -65,13 +65,13 @@ fn finish(
 
 /// The map that a text is. What is wrong with it is under `Error`.
 fn from_toml(
-    world: &dyn TemplateEnvironment,
+    template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
     let text = text(args, 0);
     read(call, text, weight_with_points(text))?;
-    Ok(match parse::parse(text, world) {
+    Ok(match parse::parse(text, template_environment) {
         Ok(map) => GoRuntimeValue::Map(map),
         Err(error) => with_error(Map::default(), &error.to_string()),
     })

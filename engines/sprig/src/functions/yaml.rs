@@ -10,10 +10,10 @@ use golang::value::{Map, ReflectKind};
 use gotemplate::{Call, FunctionError};
 use goyaml::v3::{self, Layout};
 
-use super::json;
+use super::json::{self, EncodedText};
 use crate::arguments::{MAP_ENTRY_OVERHEAD_BYTES, TEXT_OVERHEAD_BYTES, any, text, walked};
+use crate::memory_size::weight;
 use crate::table::{SprigFunctionEntry, bounded};
-use crate::weight::weight;
 use view::{AsJson, AsValue};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
@@ -26,7 +26,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 
 /// A value as YAML without the last newline; nothing where it has none.
 fn to_yaml(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
-    Ok(GoRuntimeValue::from(emit(call, any(args, 0))?.unwrap_or_default()))
+    Ok(GoRuntimeValue::from(emit(call, any(args, 0))?.or_empty()))
 }
 
 /// A value as YAML without the last newline.
@@ -34,7 +34,7 @@ fn must_to_yaml(
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
-    Ok(GoRuntimeValue::from(emit(call, any(args, 0))??))
+    Ok(GoRuntimeValue::from(emit(call, any(args, 0))?.or_failure()?))
 }
 
 /// A value as YAML in the other style: lists are further in than their keys, and long text is not folded.
@@ -64,13 +64,13 @@ fn from_yaml(
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
     Ok(match read(call, args)? {
-        Ok(value @ GoRuntimeValue::Map(_)) => value,
-        Ok(GoRuntimeValue::Nil) => GoRuntimeValue::Map(Map::default()),
-        Ok(other) => json::with_error(
+        YamlDocument::Value(value @ GoRuntimeValue::Map(_)) => value,
+        YamlDocument::Value(GoRuntimeValue::Nil) => GoRuntimeValue::Map(Map::default()),
+        YamlDocument::Value(other) => json::with_error(
             Map::default(),
             &mismatch(&json::mismatch(&other, "map[string]interface {}")),
         ),
-        Err(error) => json::with_error(Map::default(), &error),
+        YamlDocument::Invalid(error) => json::with_error(Map::default(), &error),
     })
 }
 
@@ -79,11 +79,14 @@ fn from_yaml_array(
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
-    let list = read(call, args)?.and_then(|value| {
-        let value =
-            if value.kind() == ReflectKind::Invalid { GoRuntimeValue::list([]) } else { value };
-        json::list(DecodedJson { value, misfit: None }).map_err(|error| mismatch(&error))
-    });
+    let list = match read(call, args)? {
+        YamlDocument::Value(value) => {
+            let value =
+                if value.kind() == ReflectKind::Invalid { GoRuntimeValue::list([]) } else { value };
+            json::list(DecodedJson { value, misfit: None }).map_err(|error| mismatch(&error))
+        }
+        YamlDocument::Invalid(error) => Err(error),
+    };
     Ok(list.unwrap_or_else(|error| GoRuntimeValue::list([GoRuntimeValue::from(error)])))
 }
 
@@ -91,11 +94,18 @@ fn mismatch(error: &str) -> String {
     format!("error unmarshaling JSON: while decoding JSON: {error}")
 }
 
-/// The value of a text, or what is wrong with it.
-fn read(
-    call: &mut Call<'_>,
-    args: &[GoRuntimeValue],
-) -> Result<Result<GoRuntimeValue, String>, FunctionError> {
+/// The first document of a text.
+enum YamlDocument {
+    Value(GoRuntimeValue),
+    /// What is wrong with the text.
+    Invalid(String),
+}
+
+/// The first document of a text.
+///
+/// # Errors
+/// A limit was reached.
+fn read(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<YamlDocument, FunctionError> {
     let text = text(args, 0);
     json::read(call, text, weight(text))?;
     let value = crate::read_yaml(text);
@@ -105,20 +115,23 @@ fn read(
         // What an alias repeats is there once more.
         walked(call, value, MAP_ENTRY_OVERHEAD_BYTES)?;
     }
-    Ok(value.map_err(|error| format!("error converting YAML to JSON: {error}")))
+    Ok(match value {
+        Ok(value) => YamlDocument::Value(value),
+        Err(error) => YamlDocument::Invalid(format!("error converting YAML to JSON: {error}")),
+    })
 }
 
-/// YAML without its last newline, or why there is none.
-fn emit(
-    call: &mut Call<'_>,
-    value: &GoRuntimeValue,
-) -> Result<Result<String, String>, FunctionError> {
+/// A value as YAML without the last newline.
+///
+/// # Errors
+/// A limit was reached.
+fn emit(call: &mut Call<'_>, value: &GoRuntimeValue) -> Result<EncodedText, FunctionError> {
     let limit = call.room();
     match goyaml::emit_value(&AsJson(value.clone()), limit) {
         Ok(text) => {
             call.work(text.len() / 8)?;
             call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
-            Ok(Ok(without_newline(text)))
+            Ok(EncodedText::Text(without_newline(text)))
         }
         // Go makes JSON of the value first, so what is wrong with that counts.
         Err(error) => {
@@ -126,7 +139,10 @@ fn emit(
             if error.is_limit() {
                 return Err(golang::fmt::Error::TooLong(limit).into());
             }
-            Ok(Err(json.err().unwrap_or_else(|| error.to_string())))
+            Ok(EncodedText::Failure(match json {
+                EncodedText::Failure(why) => why,
+                EncodedText::Text(_) => error.to_string(),
+            }))
         }
     }
 }

@@ -9,7 +9,7 @@ fn nested(depth: usize) -> String {
     format!("{}{}", "{\"a\":".repeat(depth), "1") + &"}".repeat(depth)
 }
 
-/// A HelmRelease whose values are nested as deep as wished.
+/// A HelmRelease whose values are nested to a given depth.
 fn release(name: &str, values: &str, more: &str) -> String {
     format!(
         r#"{{"apiVersion":"helm.toolkit.fluxcd.io/v2","kind":"HelmRelease","metadata":{{"name":"{name}",

@@ -3,7 +3,7 @@
 use kube::client::Body;
 
 use crate::ClusterError;
-use crate::bounded::piece;
+use crate::response_limit::piece;
 
 /// Longest line. etcd takes objects of 1.5 MiB unless somebody allows more, and JSON has them a little longer.
 const LINE_LIMIT: usize = 32 << 20;

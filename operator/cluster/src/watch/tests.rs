@@ -55,7 +55,7 @@ fn pool(script: &Arc<Mutex<Script>>) -> Pool {
 }
 
 /// Follows a watch of metadata until so much was told.
-async fn told(answers: Vec<(u16, String)>, count: usize) -> (Story, Vec<String>) {
+async fn watched(answers: Vec<(u16, String)>, count: usize) -> (Story, Vec<String>) {
     let script = Arc::new(Mutex::new(Script { answers: answers.into(), asked: Vec::new() }));
     let path = "/api/v1/secrets".to_owned();
     let watch = Watch::<MetadataOnly>::new(pool(&script), path, String::new(), METADATA_ONLY);
@@ -82,7 +82,7 @@ fn is(
 }
 
 #[tokio::test]
-async fn a_list_of_pages_is_told_whole_and_the_watch_is_live_once_it_is_answered() {
+async fn a_list_of_pages_is_complete_and_the_watch_is_live_once_it_is_answered() {
     let deep = format!("{}1{}", "{\"a\":".repeat(400), "}".repeat(400));
     let deep =
         metadata("deep", 3).replace("\"name\"", &format!("\"managedFields\":{deep},\"name\""));
@@ -91,7 +91,7 @@ async fn a_list_of_pages_is_told_whole_and_the_watch_is_live_once_it_is_answered
         page(&[metadata("b", 2)], ""),
         events(&[("MODIFIED", metadata("a", 11)), ("DELETED", metadata("b", 12))]),
     ];
-    let (story, asked) = told(answers, 9).await;
+    let (story, asked) = watched(answers, 9).await;
     let expected = [
         Ok(WatcherEvent::Listing),
         is("a", WatcherEvent::Listed),
@@ -120,7 +120,7 @@ async fn a_watch_that_ended_goes_on_where_it_was_and_is_not_live_in_between() {
         (503, "busy".to_owned()),
         events(&[("DELETED", metadata("a", 21))]),
     ];
-    let (story, asked) = told(answers, 8).await;
+    let (story, asked) = watched(answers, 8).await;
     let expected = [
         Ok(WatcherEvent::Listing),
         Ok(WatcherEvent::ListEnded),
@@ -146,7 +146,7 @@ async fn what_is_too_old_is_listed_again_whether_an_answer_or_an_event_says_so()
         events(&[("ERROR", gone)]),
         page(&[], ""),
     ];
-    let (story, _) = told(answers, 10).await;
+    let (story, _) = watched(answers, 10).await;
     let expected = [
         Ok(WatcherEvent::Listing),
         Ok(WatcherEvent::ListEnded),
@@ -171,7 +171,7 @@ async fn what_is_no_list_and_no_event_is_an_error_and_asked_again() {
         (200, "<html>\n".to_owned()),
         page(&[], ""),
     ];
-    let (story, _) = told(answers, 8).await;
+    let (story, _) = watched(answers, 8).await;
     let expected = [
         Err(None),
         Err(Some(403)),
@@ -186,7 +186,7 @@ async fn what_is_no_list_and_no_event_is_an_error_and_asked_again() {
 }
 
 #[tokio::test]
-async fn one_of_our_objects_that_cannot_be_read_is_told_beside_the_others() {
+async fn an_object_that_cannot_be_read_is_an_event_like_the_others() {
     let release = |name: &str, interval: &str| {
         format!(
             r#"{{"metadata":{{"name":"{name}","namespace":"shop","resourceVersion":"3"}},
@@ -202,20 +202,21 @@ async fn one_of_our_objects_that_cannot_be_read_is_told_beside_the_others() {
     let path = "/x".to_owned();
     let script = pool(&script);
     let watch = Watch::<DecodedObject<HelmRelease>>::new(script, path, String::new(), FULL_OBJECTS);
-    let told: Vec<_> = watch.follow().take(7).collect().await;
+    let watcher_events: Vec<_> = watch.follow().take(7).collect().await;
     let unreadable = |it: &DecodedObject<HelmRelease>| match it {
         DecodedObject::Unreadable(object) => object.meta.name.clone(),
         DecodedObject::Read(object) => panic!("{object:?}"),
     };
     let (Ok(WatcherEvent::Listed(odd)), Ok(WatcherEvent::Listed(DecodedObject::Read(_)))) =
-        (&told[1], &told[2])
+        (&watcher_events[1], &watcher_events[2])
     else {
-        panic!("{told:?}")
+        panic!("{watcher_events:?}")
     };
     assert_eq!(unreadable(odd), "odd");
-    let (Ok(WatcherEvent::Applied(well)), Ok(WatcherEvent::Deleted(odd))) = (&told[5], &told[6])
+    let (Ok(WatcherEvent::Applied(well)), Ok(WatcherEvent::Deleted(odd))) =
+        (&watcher_events[5], &watcher_events[6])
     else {
-        panic!("{told:?}")
+        panic!("{watcher_events:?}")
     };
     assert_eq!((unreadable(well), unreadable(odd)), ("well".to_owned(), "odd".to_owned()));
 }

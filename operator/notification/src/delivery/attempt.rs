@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 
 use crds::LocalObjectReference;
 use crds::notification::{Alert, Provider};
-use notify::{DeliveryFailure, DeliveryResult, Dispatch, HttpStep, Parcel, Secret, Stage, Warning};
+use notify::{
+    DeliveryFailure, DeliveryMessage, DeliveryResult, Dispatch, HttpStep, Secret, Stage, Warning,
+};
 use objects::Masking;
 use url::Url;
 
 use super::incidents;
 use super::spool::Notification;
-use super::transport::{Letter, Sender};
+use super::transport::{Sender, TransportMessage};
 use windlass_cluster::{Cluster, ClusterError};
 use windlass_runtime::context::Context;
 use windlass_runtime::expressions::{EvaluationError, on_thread};
@@ -262,10 +264,10 @@ async fn converse(
     let mut left = limit;
     let mut step = dispatch.delivery.start();
     loop {
-        let (wait, parcel) = match step {
+        let (wait, delivery_message) = match step {
             HttpStep::Done => return Ok((dispatch, Ok(()))),
             HttpStep::Failed(failure) => return Ok((dispatch, Err(failure))),
-            HttpStep::Send(wait, parcel) => (wait, parcel),
+            HttpStep::Send(wait, delivery_message) => (wait, delivery_message),
         };
         if !wait.is_zero() {
             tokio::time::sleep(wait.min(left)).await;
@@ -278,12 +280,12 @@ async fn converse(
             clients: &context.remotes.http,
             lends_identity: !context.settings.no_cross_namespace_refs,
         };
-        let outcome = tokio::time::timeout(allowed, send(sender, parcel)).await;
+        let outcome = tokio::time::timeout(allowed, send(sender, delivery_message)).await;
         drop(permit);
         let is_of_service = !matches!(&outcome, Ok((_, None)));
         let late = |limit| format!("the service did not respond within {limit:?}");
-        let (outcome, letter) = match outcome {
-            Ok((outcome, letter)) => (outcome, letter),
+        let (outcome, transport_message) = match outcome {
+            Ok((outcome, transport_message)) => (outcome, transport_message),
             Err(_) if allowed < left => (Err((late(allowed), true)), None),
             Err(_) => {
                 last.may_help = true;
@@ -294,8 +296,8 @@ async fn converse(
         };
         left = left.saturating_sub(begun.elapsed());
         *last = Last { is_of_service, ..judged(&outcome) };
-        let outcome = match letter {
-            Some(letter) => letter.judged(outcome),
+        let outcome = match transport_message {
+            Some(transport_message) => transport_message.judged(outcome),
             None => outcome,
         };
         (dispatch, step) = answer(namespace, dispatch, outcome).await?;
@@ -317,10 +319,13 @@ async fn answer(
     if is_long { on_thread(namespace, read).await } else { Ok(read()) }
 }
 
-/// Sends a parcel; comes back with what it was on the wire, if it got so far.
-async fn send(sender: Sender<'_>, parcel: Parcel) -> (DeliveryResult, Option<Letter>) {
-    match sender.letter(parcel).await {
-        Ok(letter) => (sender.send(&letter).await, Some(letter)),
+/// Sends a message; comes back with what it was on the wire, if it got so far.
+async fn send(
+    sender: Sender<'_>,
+    delivery_message: DeliveryMessage,
+) -> (DeliveryResult, Option<TransportMessage>) {
+    match sender.transport_message(delivery_message).await {
+        Ok(transport_message) => (sender.send(&transport_message).await, Some(transport_message)),
         Err(why) => (Err(why), None),
     }
 }

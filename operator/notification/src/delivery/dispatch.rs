@@ -15,7 +15,7 @@ use objects::Gvk;
 
 use super::Delivery;
 use super::matcher::Deciding;
-use super::repetitions::Repetitions;
+use super::repeated_events::Repetitions;
 use super::spool::{MAX_NOTIFICATION_BYTES, Notification};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{EventRecord, EventSink, Origin, Severity};
@@ -38,7 +38,7 @@ const GROUP: &str = "notification.toolkit.fluxcd.io";
 /// Takes events from their queue.
 pub(super) struct Dispatcher {
     delivery: Arc<Delivery>,
-    told: Repetitions,
+    repetitions: Repetitions,
     deciding: Deciding,
     is_listed: bool,
     has_waited: bool,
@@ -85,26 +85,26 @@ impl notify::Cluster for ClusterSnapshot {
 impl Dispatcher {
     /// The same event is not sent twice within the interval.
     pub(super) fn new(delivery: Arc<Delivery>, interval: Duration) -> Self {
-        let told = Repetitions::within(interval);
+        let repetitions = Repetitions::within(interval);
         let deciding = Deciding::default();
-        Self { delivery, told, deciding, is_listed: false, has_waited: false }
+        Self { delivery, repetitions, deciding, is_listed: false, has_waited: false }
     }
 
     /// Whether another program posted an event about an object that this process alone reconciles.
     ///
     /// Differs(flux): anybody may post anything there.
-    fn is_forged(&self, told: &EventRecord) -> bool {
+    fn is_forged(&self, record: &EventRecord) -> bool {
         let settings = &self.delivery.context.settings;
         let reconciles_all =
             settings.watch_all_namespaces && settings.watch_label_selector.text().is_empty();
         let is_forged =
-            told.origin == Origin::Posted && reconciles_all && is_reconciled(&told.about.kind);
+            record.origin == Origin::Posted && reconciles_all && is_reconciled(&record.about.kind);
         if is_forged {
             tracing::debug!(
-                controller_kind = told.about.kind,
-                name = told.about.name,
-                namespace = told.about.namespace,
-                reporter = %told.controller,
+                controller_kind = record.about.kind,
+                name = record.about.name,
+                namespace = record.about.namespace,
+                reporter = %record.controller,
                 "ignored a posted event about an object that windlass reconciles"
             );
         }
@@ -133,14 +133,14 @@ impl EventSink for Dispatcher {
     const NAME: &'static str = "notifications";
     const TAKES_POSTED: bool = true;
 
-    async fn tell(&mut self, told: &EventRecord, _: bool) {
-        let group = told.about.api_version.split('/').next().unwrap_or_default();
-        if group == GROUP || self.is_forged(told) || !self.listed().await {
+    async fn tell(&mut self, record: &EventRecord, _: bool) {
+        let group = record.about.api_version.split('/').next().unwrap_or_default();
+        if group == GROUP || self.is_forged(record) || !self.listed().await {
             return;
         }
-        let mut event = event(told);
+        let mut event = event(record);
         event.clean_metadata();
-        if self.told.is_repeated(&event.rate_key(), Instant::now()) {
+        if self.repetitions.is_repeated(&event.rate_key(), Instant::now()) {
             self.delivery.context.metrics.notified(NotificationOutcome::Repeated);
             return;
         }
@@ -372,9 +372,9 @@ fn may_want(alert: &Alert, more: &[EventSourceSelector], object: &ObjectReferenc
 }
 
 /// An event as the engine reads it.
-fn event(told: &EventRecord) -> notify::Event {
-    let about = &told.about;
-    let mut message = told.event.message.clone();
+fn event(record: &EventRecord) -> notify::Event {
+    let about = &record.about;
+    let mut message = record.event.message.clone();
     message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
     notify::Event {
         object: ObjectReference {
@@ -386,18 +386,18 @@ fn event(told: &EventRecord) -> notify::Event {
             resource_version: about.resource_version.clone(),
             field_path: String::new(),
         },
-        severity: match told.event.severity {
+        severity: match record.event.severity {
             Severity::Info => "info".to_owned(),
             Severity::Error => "error".to_owned(),
         },
-        timestamp: Some(told.at.as_second()),
-        nanoseconds: u32::try_from(told.at.subsec_nanosecond()).unwrap_or_default(),
+        timestamp: Some(record.at.as_second()),
+        nanoseconds: u32::try_from(record.at.subsec_nanosecond()).unwrap_or_default(),
         message,
-        reason: told.event.reason.clone(),
-        metadata: told.event.metadata.clone(),
-        lacks_metadata: told.event.metadata.is_empty(),
-        reporting_controller: told.controller.clone().into_owned(),
-        reporting_instance: told.instance.to_string(),
+        reason: record.event.reason.clone(),
+        metadata: record.event.metadata.clone(),
+        lacks_metadata: record.event.metadata.is_empty(),
+        reporting_controller: record.controller.clone().into_owned(),
+        reporting_instance: record.instance.to_string(),
         incident: None,
     }
 }

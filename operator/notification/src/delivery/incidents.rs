@@ -43,7 +43,7 @@ const MOST_OFTEN: Duration = Duration::from_secs(60);
 
 /// What is said about an incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) enum Saying {
+pub(crate) enum IncidentTransition {
     Opened,
     Reminded,
     Resolved,
@@ -60,7 +60,7 @@ pub(crate) struct Mark {
     pub(crate) opened: i64,
     /// The class of the failure.
     pub(crate) reason: String,
-    pub(crate) saying: Saying,
+    pub(crate) saying: IncidentTransition,
     /// The message that opened it, at a service with threads.
     #[serde(default)]
     pub(crate) thread: Option<String>,
@@ -77,7 +77,7 @@ impl Mark {
     pub(super) fn incident(&self) -> notify::Incident {
         notify::Incident {
             key: self.key(),
-            is_open: self.saying != Saying::Resolved,
+            is_open: self.saying != IncidentTransition::Resolved,
             since: self.opened,
             reason: self.reason.clone(),
             thread: self.thread.clone(),
@@ -116,9 +116,9 @@ impl IncidentDelivery {
         let is_open = status.is_some_and(|it| it.state == Some(IncidentState::Open));
         let sent = sent.map(|it| it.state);
         match saying {
-            Saying::Opened => may_act && is_open && sent != Some(IncidentStep::Opened),
-            Saying::Reminded => may_act && is_open,
-            Saying::Resolved => match sent {
+            IncidentTransition::Opened => may_act && is_open && sent != Some(IncidentStep::Opened),
+            IncidentTransition::Reminded => may_act && is_open,
+            IncidentTransition::Resolved => match sent {
                 None => true,
                 Some(IncidentStep::Opened) => may_act,
                 Some(IncidentStep::Resolved | IncidentStep::Failed) => false,
@@ -181,7 +181,7 @@ impl Outcomes {
 
 /// An Alert that has incidents.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanting {
+pub(crate) struct Subscriber {
     pub(crate) alert: Arc<Alert>,
     pub(crate) after: Duration,
     pub(crate) reminder: Option<Duration>,
@@ -264,7 +264,7 @@ impl Delivery {
 
     /// The Alerts for which incidents are sent now, in the order of their names. Those of a namespace that has too many are sent
     /// each error, and an event says so.
-    pub(crate) fn wanting(&self) -> Vec<Wanting> {
+    pub(crate) fn subscribers(&self) -> Vec<Subscriber> {
         let mut alerts = self.context.store::<Alert>().state();
         alerts.retain(|alert| self.is_sending(alert) && self.may_have_incidents(alert));
         let AlertDivision { first, surplus } = divided(alerts);
@@ -288,7 +288,7 @@ impl Delivery {
             let reminder = read(REMINDER).filter(|it| !it.is_zero());
             let reminder = reminder.map(|it| it.max(MOST_OFTEN));
             let more = named(&*alert, EVENT_SOURCES).unwrap_or_default();
-            all.push(Wanting { alert, after, reminder, more });
+            all.push(Subscriber { alert, after, reminder, more });
         }
         all
     }
@@ -302,7 +302,7 @@ impl Delivery {
 
     /// The Alert for which a service was told of an incident, as it sends the end: to the Provider that was told, whatever the
     /// Alert names now, and also if the Alert is gone.
-    pub(crate) fn as_told(&self, namespace: &str, name: &str, provider: &str) -> Arc<Alert> {
+    pub(crate) fn alert_as_sent(&self, namespace: &str, name: &str, provider: &str) -> Arc<Alert> {
         let alert = self.context.seen::<Alert>(namespace, name);
         let mut alert = alert.map_or_else(|| bare_alert(namespace, name), |it| (*it).clone());
         provider.clone_into(&mut alert.spec.provider_ref.name);
@@ -426,7 +426,7 @@ mod tests {
         }
     }
 
-    fn step(saying: Saying, opened: i64) -> IncidentDelivery {
+    fn step(saying: IncidentTransition, opened: i64) -> IncidentDelivery {
         let [namespace, alert, provider] = ["apps", "a", "pager"].map(str::to_owned);
         let mark = Mark {
             namespace: "apps".to_owned(),
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn a_beginning_that_waited_is_sent_only_while_its_incident_is_open() {
-        let opened = step(Saying::Opened, 7);
+        let opened = step(IncidentTransition::Opened, 7);
         let current =
             |step: &IncidentDelivery, incident: &Incident| step.is_current(Some(incident), true);
         assert!(current(&opened, &incident("Open", "pager", None)));
@@ -462,9 +462,9 @@ mod tests {
         assert!(current(&opened, &incident("Open", "other", Some("Opened"))));
         assert!(!current(&opened, &incident("Open", "pager", Some("Opened"))), "another sent it");
         assert!(!current(&opened, &incident("Resolved", "pager", None)), "it has ended");
-        assert!(!current(&step(Saying::Opened, 6), &incident("Open", "pager", None)));
+        assert!(!current(&step(IncidentTransition::Opened, 6), &incident("Open", "pager", None)));
         assert!(!opened.is_current(None, true), "it was deleted");
-        let reminded = step(Saying::Reminded, 7);
+        let reminded = step(IncidentTransition::Reminded, 7);
         assert!(current(&reminded, &incident("Open", "pager", Some("Opened"))));
         assert!(!current(&reminded, &incident("Resolved", "pager", Some("Opened"))));
     }
@@ -474,13 +474,16 @@ mod tests {
         let of =
             |step: &IncidentDelivery, incident: Option<&Incident>| step.is_current(incident, false);
         let open = incident("Open", "pager", None);
-        assert!(!of(&step(Saying::Opened, 7), Some(&open)));
-        assert!(!of(&step(Saying::Reminded, 7), Some(&open)));
-        let over = step(Saying::Resolved, 7);
+        assert!(!of(&step(IncidentTransition::Opened, 7), Some(&open)));
+        assert!(!of(&step(IncidentTransition::Reminded, 7), Some(&open)));
+        let over = step(IncidentTransition::Resolved, 7);
         assert!(!of(&over, Some(&incident("Resolved", "pager", Some("Opened")))));
         assert!(!of(&over, Some(&incident("Resolved", "pager", Some("Resolved")))));
         assert!(of(&over, None), "no status says that it is due");
-        assert!(of(&step(Saying::Resolved, 6), Some(&open)), "the end of an earlier opening");
+        assert!(
+            of(&step(IncidentTransition::Resolved, 6), Some(&open)),
+            "the end of an earlier opening"
+        );
     }
 
     #[test]
@@ -518,12 +521,16 @@ mod tests {
             saying,
             thread: None,
         };
-        let [opened, reminded, resolved] =
-            [Saying::Opened, Saying::Reminded, Saying::Resolved].map(|it| mark(it).incident());
+        let [opened, reminded, resolved] = [
+            IncidentTransition::Opened,
+            IncidentTransition::Reminded,
+            IncidentTransition::Resolved,
+        ]
+        .map(|it| mark(it).incident());
         assert_eq!(opened, reminded);
         assert!(opened.is_open && !resolved.is_open);
         assert_eq!((&opened.key, opened.since), (&resolved.key, resolved.since));
-        let again = Mark { opened: 8, ..mark(Saying::Opened) };
+        let again = Mark { opened: 8, ..mark(IncidentTransition::Opened) };
         assert_ne!(again.key(), opened.key, "each opening is a page of its own");
     }
 }

@@ -34,48 +34,49 @@ const ATTEMPTS_IN_FRONT: u32 = 8;
 const MIN_FAILED_ATTEMPTS: u32 = 2;
 
 /// How often the same trouble is told on a Provider.
-const TOLD_AGAIN: Duration = Duration::from_secs(600);
+const REPORT_INTERVAL: Duration = Duration::from_secs(600);
 
 /// How many services that do not work are remembered; the one that was told first makes room.
 const MOST_TROUBLES: usize = 1_000;
 
 /// A service that does not work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Trouble {
+struct ProviderFailures {
     attempts: u32,
-    told: Option<Instant>,
+    reported_at: Option<Instant>,
 }
 
 /// Services that do not work, by their Providers: what is known of one outlives its lane, which ends with what waits in it.
 #[derive(Default)]
-pub(super) struct Troubles(Mutex<BTreeMap<ProviderKey, Trouble>>);
+pub(super) struct ProviderHealth(Mutex<BTreeMap<ProviderKey, ProviderFailures>>);
 
-impl Troubles {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<ProviderKey, Trouble>> {
+impl ProviderHealth {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<ProviderKey, ProviderFailures>> {
         self.0.lock()
     }
 
-    fn of(&self, place: &ProviderKey) -> Trouble {
+    fn of(&self, place: &ProviderKey) -> ProviderFailures {
         self.all().get(place).copied().unwrap_or_default()
     }
 
-    fn keep(&self, place: &ProviderKey, trouble: Trouble) {
+    fn keep(&self, place: &ProviderKey, provider_failures: ProviderFailures) {
         let mut all = self.all();
         all.remove(place);
-        if trouble == Trouble::default() {
+        if provider_failures == ProviderFailures::default() {
             return;
         }
         if all.len() >= MOST_TROUBLES {
-            let first = all.iter().min_by_key(|(_, trouble)| trouble.told);
+            let first =
+                all.iter().min_by_key(|(_, provider_failures)| provider_failures.reported_at);
             if let Some(first) = first.map(|(place, _)| place.clone()) {
                 all.remove(&first);
             }
         }
-        all.insert(place.clone(), trouble);
+        all.insert(place.clone(), provider_failures);
     }
 }
 
-impl Trouble {
+impl ProviderFailures {
     /// The pause before the next attempt.
     fn pause(&self, asked: Option<Duration>) -> Duration {
         let doubled = reconcile::backoff(self.attempts, SHORTEST_PAUSE, LONGEST_PAUSE);
@@ -85,7 +86,7 @@ impl Trouble {
 
 /// Works on a lane until nothing waits in it, or the process ends.
 pub(super) async fn work(delivery: Arc<Delivery>, place: ProviderKey) {
-    let mut trouble = delivery.troubles.of(&place);
+    let mut provider_failures = delivery.provider_health.of(&place);
     while let Some(number) = delivery.lanes.first(&place) {
         if delivery.stop.is_cancelled() {
             return;
@@ -105,8 +106,9 @@ pub(super) async fn work(delivery: Arc<Delivery>, place: ProviderKey) {
                 DeliveryAttempt::unsent(DeliveryOutcome::Refused(panicked(&notification)))
             })
         };
-        let pause = delivery.settle(&place, number, &notification, ended, &mut trouble).await;
-        delivery.troubles.keep(&place, trouble);
+        let pause =
+            delivery.settle(&place, number, &notification, ended, &mut provider_failures).await;
+        delivery.provider_health.keep(&place, provider_failures);
         let Some(pause) = pause else { continue };
         let changed = delivery.lanes.changed(&place);
         let rings = async {
@@ -117,7 +119,7 @@ pub(super) async fn work(delivery: Arc<Delivery>, place: ProviderKey) {
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = rings => trouble.attempts = 0,
+            () = rings => provider_failures.attempts = 0,
             () = delivery.stop.cancelled() => return,
         }
     }
@@ -158,13 +160,13 @@ impl Delivery {
         number: u64,
         notification: &Notification,
         ended: DeliveryAttempt,
-        trouble: &mut Trouble,
+        provider_failures: &mut ProviderFailures,
     ) -> Option<Duration> {
         let has_expired = is_expired(notification);
         // The next attempt may succeed.
         let is_early = matches!(ended.outcome, DeliveryOutcome::Later(..))
             && !has_expired
-            && trouble.attempts + 1 < MIN_FAILED_ATTEMPTS;
+            && provider_failures.attempts + 1 < MIN_FAILED_ATTEMPTS;
         if !is_early {
             self.last.record(place, &ended);
         }
@@ -175,24 +177,24 @@ impl Delivery {
         let mut message = None;
         let outcome = match ended.outcome {
             DeliveryOutcome::Later(warning, asked) if !has_expired => {
-                trouble.attempts += 1;
-                let pause = trouble.pause(asked);
+                provider_failures.attempts += 1;
+                let pause = provider_failures.pause(asked);
                 self.context.metrics.notified(NotificationOutcome::Retried);
-                self.tell_trouble(place, &warning, Some(pause), trouble);
-                if trouble.attempts.is_multiple_of(ATTEMPTS_IN_FRONT) {
+                self.tell_failures(place, &warning, Some(pause), provider_failures);
+                if provider_failures.attempts.is_multiple_of(ATTEMPTS_IN_FRONT) {
                     self.lanes.step_back(place);
                 }
                 return Some(pause);
             }
             DeliveryOutcome::Later(warning, _) | DeliveryOutcome::Refused(warning) => {
                 self.warn(&notification.namespace, &notification.alert, warning.clone());
-                self.tell_trouble(place, &warning, None, trouble);
+                self.tell_failures(place, &warning, None, provider_failures);
                 NotificationOutcome::Failed
             }
             DeliveryOutcome::Unwanted => NotificationOutcome::Unwanted,
             DeliveryOutcome::Delivered(id) => {
                 message = id;
-                if std::mem::take(trouble).told.is_some() {
+                if std::mem::take(provider_failures).reported_at.is_some() {
                     let waiting = self.lanes.waiting(place).saturating_sub(1);
                     let text = format!("notifications are delivered again; {waiting} are waiting");
                     self.tell(place, Severity::Info, "DeliveryResumed", text);
@@ -211,17 +213,17 @@ impl Delivery {
     }
 
     /// Says on a Provider that its service does not work; the same trouble is not told at every attempt.
-    fn tell_trouble(
+    fn tell_failures(
         &self,
         place: &ProviderKey,
         warning: &Warning,
         again: Option<Duration>,
-        trouble: &mut Trouble,
+        provider_failures: &mut ProviderFailures,
     ) {
-        if trouble.told.is_some_and(|at| at.elapsed() < TOLD_AGAIN) {
+        if provider_failures.reported_at.is_some_and(|at| at.elapsed() < REPORT_INTERVAL) {
             return;
         }
-        trouble.told = Some(Instant::now());
+        provider_failures.reported_at = Some(Instant::now());
         let why = super::logged(&warning.message);
         let text = match again {
             Some(pause) => {
@@ -255,7 +257,7 @@ impl Delivery {
     pub(super) fn warn(&self, namespace: &str, name: &str, warning: Warning) {
         let Some(alert) = self.context.seen::<Alert>(namespace, name) else { return };
         let key = format!("{namespace}/{name}/{}/{}", warning.reason, warning.message);
-        if self.is_told(&key) {
+        if self.is_reported(&key) {
             return;
         }
         let event = Event {
@@ -279,8 +281,8 @@ mod tests {
     #[test]
     fn pauses_double_up_to_a_bound_and_are_never_shorter_than_a_service_asks() {
         let pause = |attempts, asked: Option<u64>| {
-            let trouble = Trouble { attempts, told: None };
-            trouble.pause(asked.map(Duration::from_secs)).as_secs()
+            let provider_failures = ProviderFailures { attempts, reported_at: None };
+            provider_failures.pause(asked.map(Duration::from_secs)).as_secs()
         };
         assert_eq!([1, 2, 3, 20].map(|attempts| pause(attempts, None)), [5, 10, 20, 300]);
         assert_eq!(pause(1, Some(60)), 60);
@@ -291,20 +293,23 @@ mod tests {
     fn a_service_that_does_not_work_is_remembered_when_its_lane_ends_and_so_many_of_them() {
         let place = |name: usize| ProviderKey { namespace: "a".to_owned(), name: name.to_string() };
         let begin = Instant::now();
-        let told = |seconds: usize| {
-            let told = Some(begin + Duration::from_secs(seconds as u64));
-            Trouble { attempts: 1, told }
+        let failures_at = |seconds: usize| {
+            let reported_at = Some(begin + Duration::from_secs(seconds as u64));
+            ProviderFailures { attempts: 1, reported_at }
         };
-        let troubles = Troubles::default();
+        let provider_health = ProviderHealth::default();
         for at in 0..MOST_TROUBLES + 2 {
-            troubles.keep(&place(at), told(at));
+            provider_health.keep(&place(at), failures_at(at));
         }
-        assert_eq!(troubles.all().len(), MOST_TROUBLES);
-        assert_eq!([0, 1].map(|at| troubles.of(&place(at))), [Trouble::default(); 2]);
-        assert_eq!(troubles.of(&place(2)), told(2));
-        troubles.keep(&place(2), Trouble::default());
-        assert_eq!(troubles.of(&place(2)), Trouble::default());
-        assert_eq!(troubles.all().len(), MOST_TROUBLES - 1);
+        assert_eq!(provider_health.all().len(), MOST_TROUBLES);
+        assert_eq!(
+            [0, 1].map(|at| provider_health.of(&place(at))),
+            [ProviderFailures::default(); 2]
+        );
+        assert_eq!(provider_health.of(&place(2)), failures_at(2));
+        provider_health.keep(&place(2), ProviderFailures::default());
+        assert_eq!(provider_health.of(&place(2)), ProviderFailures::default());
+        assert_eq!(provider_health.all().len(), MOST_TROUBLES - 1);
     }
 
     #[test]

@@ -5,10 +5,10 @@
 //! Nothing here is flushed to the disk itself: a machine that fails may lose the last ones.
 //!
 //! Where there is no room, the namespace of which most waits makes some, so that no tenant drives out what others wait for.
-//! Here: files, and what waits for whom. Everything here may block. Below: who makes room (`spool/shares.rs`). Elsewhere: in
-//! which order they are sent (`provider_queues`).
+//! Here: files, and what waits for whom. Everything here may block. Below: who makes room (`spool/quota.rs`).
+//! Elsewhere: in which order they are sent (`provider_queues`).
 
-mod shares;
+mod quota;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,8 +20,8 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::shares::Shares;
-use super::incidents::{IncidentDelivery, Mark, Saying};
+use self::quota::Shares;
+use super::incidents::{IncidentDelivery, IncidentTransition, Mark};
 use super::provider_queues::ProviderKey;
 
 /// The folder in that of the artifacts.
@@ -103,7 +103,7 @@ impl Notification {
 
     /// Whether it says that an incident has ended.
     pub(super) fn ends_incident(&self) -> bool {
-        self.incident.as_ref().is_some_and(|mark| mark.saying == Saying::Resolved)
+        self.incident.as_ref().is_some_and(|mark| mark.saying == IncidentTransition::Resolved)
     }
 
     pub(super) fn place(&self) -> ProviderKey {
@@ -386,7 +386,7 @@ mod tests {
             uid: "u".to_owned(),
             opened: 7,
             reason: "Build".to_owned(),
-            saying: super::super::incidents::Saying::Opened,
+            saying: super::super::incidents::IncidentTransition::Opened,
             thread: None,
         };
         let number = spool.put(notification("error", "opened").about(mark.clone())).number.unwrap();

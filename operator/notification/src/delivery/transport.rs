@@ -3,7 +3,9 @@
 //! Elsewhere: what is sent (`engines/notify`), requests (`windlass_runtime::http_request`), the protocol of NATS (`nats`), logins at
 //! clouds (`sources::tokens`), when and how often (`attempt`).
 
-use notify::{DeliveryResult, EventHubLogin, NatsMessage, Parcel, ProviderRequest, Response};
+use notify::{
+    DeliveryMessage, DeliveryResult, EventHubLogin, NatsMessage, ProviderRequest, Response,
+};
 use objects::RedactedValue;
 use sources::http::Clients;
 use sources::tokens;
@@ -22,7 +24,7 @@ const PUB_SUB_EMULATOR: &str = "PUBSUB_EMULATOR_HOST";
 const EVENT_HUBS: &str = "https://eventhubs.azure.net";
 
 /// What is sent, with the login that it takes.
-pub enum Letter {
+pub enum TransportMessage {
     /// A request whose answer the engine judges.
     Request(Box<ProviderRequest>),
     /// A request that counts as sent when its answer says so: the engine knows it as a message.
@@ -41,15 +43,18 @@ pub struct Sender<'s> {
 }
 
 impl Sender<'_> {
-    /// What a parcel is on the wire. Clouds are asked for the token that it takes.
+    /// What a message is on the wire. Clouds are asked for the token that it takes.
     ///
     /// # Errors
     /// Why there is no token, and whether another attempt may help.
-    pub async fn letter(&self, parcel: Parcel) -> Result<Letter, (String, bool)> {
-        match parcel {
-            Parcel::Http(request) => Ok(Letter::Request(request)),
-            Parcel::Nats(message) => Ok(Letter::Nats(message)),
-            Parcel::EventHub(message) => {
+    pub async fn transport_message(
+        &self,
+        delivery_message: DeliveryMessage,
+    ) -> Result<TransportMessage, (String, bool)> {
+        match delivery_message {
+            DeliveryMessage::Http(request) => Ok(TransportMessage::Request(request)),
+            DeliveryMessage::Nats(message) => Ok(TransportMessage::Nats(message)),
+            DeliveryMessage::EventHub(message) => {
                 let token = match &message.login {
                     EventHubLogin::Identity(_) => {
                         self.lend("a token, or a connection string with `SharedAccessKey`")?;
@@ -60,13 +65,13 @@ impl Sender<'_> {
                     }
                 };
                 let now = jiff::Timestamp::now().as_second();
-                Ok(Letter::Message(Box::new(message.request(now, token.expose()))))
+                Ok(TransportMessage::Message(Box::new(message.request(now, token.expose()))))
             }
-            Parcel::PubSub(message) => {
+            DeliveryMessage::PubSub(message) => {
                 let emulator = std::env::var(PUB_SUB_EMULATOR).unwrap_or_default();
                 if !emulator.is_empty() {
                     let server = format!("http://{emulator}");
-                    return Ok(Letter::Message(Box::new(message.request(&server, None))));
+                    return Ok(TransportMessage::Message(Box::new(message.request(&server, None))));
                 }
                 let key = Some(&message.credentials).filter(|key| !key.is_empty());
                 if key.is_none() {
@@ -74,18 +79,20 @@ impl Sender<'_> {
                 }
                 let key = key.cloned().map(RedactedValue::new);
                 let token = tokens::google(key, self.clients.egress()).await?;
-                Ok(Letter::Message(Box::new(message.request(PUB_SUB, Some(token.expose())))))
+                Ok(TransportMessage::Message(Box::new(
+                    message.request(PUB_SUB, Some(token.expose())),
+                )))
             }
         }
     }
 
-    /// Sends a letter.
-    pub async fn send(&self, letter: &Letter) -> DeliveryResult {
-        match letter {
-            Letter::Request(request) | Letter::Message(request) => {
+    /// Sends a message.
+    pub async fn send(&self, transport_message: &TransportMessage) -> DeliveryResult {
+        match transport_message {
+            TransportMessage::Request(request) | TransportMessage::Message(request) => {
                 exchange(self.clients, request).await
             }
-            Letter::Nats(message) => nats::publish(self.clients.egress(), message).await,
+            TransportMessage::Nats(message) => nats::publish(self.clients.egress(), message).await,
         }
     }
 
@@ -102,7 +109,7 @@ impl Sender<'_> {
     }
 }
 
-impl Letter {
+impl TransportMessage {
     /// The outcome as the engine takes it: an answer that does not accept a message is a failure of it.
     pub fn judged(&self, outcome: DeliveryResult) -> DeliveryResult {
         match (self, outcome) {
@@ -153,8 +160,10 @@ mod tests {
             attributes: BTreeMap::new(),
             credentials: String::new(),
         };
-        for parcel in [Parcel::EventHub(Box::new(hub)), Parcel::PubSub(Box::new(topic))] {
-            let (text, may_help) = sender.letter(parcel).await.err().unwrap();
+        for delivery_message in
+            [DeliveryMessage::EventHub(Box::new(hub)), DeliveryMessage::PubSub(Box::new(topic))]
+        {
+            let (text, may_help) = sender.transport_message(delivery_message).await.err().unwrap();
             assert!(text.contains("--no-cross-namespace-refs") && !may_help, "{text}");
         }
     }

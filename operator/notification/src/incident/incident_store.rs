@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::backoff::{Pauses, RefusalScope};
-use super::turns::Turns;
+use super::namespace_order::Turns;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::Resource;
 use windlass_runtime::context::Context;
@@ -37,7 +37,7 @@ const MANAGER: &str = "windlass";
 /// How many Incidents a namespace has at most that are open. No further one is opened.
 const MOST_OPEN: usize = 1_000;
 
-/// How many writes a pass may make, so that each comes to its end soon. Namespaces take turns (`turns`).
+/// How many writes a pass may make, so that each comes to its end soon. Namespaces take turns (`namespace_order`).
 const MAX_WRITES_PER_PASS: usize = 64;
 
 /// Longest name of a subject that the API server accepts.
@@ -85,7 +85,7 @@ pub(super) struct Book {
     updated: BTreeMap<String, Instant>,
     /// Whether the CRD was there, and when that was checked.
     checked: Option<(Instant, bool)>,
-    has_told: bool,
+    is_warned: bool,
     /// The shard of this process; empty without shards.
     shard: String,
     pauses: Pauses,
@@ -224,7 +224,7 @@ impl Book {
             table,
             updated: BTreeMap::new(),
             checked: None,
-            has_told: false,
+            is_warned: false,
             shard,
             pauses: Pauses::default(),
             turns: Turns::default(),
@@ -273,7 +273,7 @@ impl Book {
                 true
             }
         };
-        if !is_there && is_wanted && !std::mem::replace(&mut self.has_told, true) {
+        if !is_there && is_wanted && !std::mem::replace(&mut self.is_warned, true) {
             tracing::error!(
                 "an Alert asks for incidents, but the CustomResourceDefinition {name} is not installed; each error is sent \
                  instead"

@@ -4,8 +4,8 @@
 //! is killed, and one whose outcome was lost with the process is sent once more. One that ends without an outcome, such as where
 //! the queue is full, is due again after a pause.
 //!
-//! Elsewhere: the queue and which Alerts there are (`delivery`), which of them name the objects of an incident (`audience`), the
-//! events (`wording`), what services are sent (`engines/notify`).
+//! Elsewhere: the queue and which Alerts there are (`delivery`), which of them name the objects of an incident
+//! (`alerts_of_incident`), the events (`event_text`), what services are sent (`engines/notify`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -20,13 +20,13 @@ use notify::ObjectReference;
 use reconcile::Time;
 use serde_json::json;
 
-use super::audience::{Candidate, MAX_ALERTS_PER_INCIDENT, Places, places};
+use super::alerts_of_incident::{Candidate, MAX_ALERTS_PER_INCIDENT, Places, places};
+use super::event_text::{About, event};
 use super::incident_store::{self, Book, WriteOutcome};
-use super::turns::Turns;
-use super::wording::{About, event};
+use super::namespace_order::Turns;
 use crate::delivery::Delivery;
 use crate::delivery::incidents::{
-    Choice, IncidentDelivery, IncidentDeliveryOutcome, Mark, Saying, Wanting,
+    Choice, IncidentDelivery, IncidentDeliveryOutcome, IncidentTransition, Mark, Subscriber,
 };
 use windlass_runtime::context::Context;
 
@@ -44,7 +44,7 @@ const REJECTED_OPENING_RETRY_DELAY: Duration = Duration::from_secs(600);
 
 /// The sender of notifications about incidents, which queues each step that is due until the status of
 /// its Incident holds the outcome.
-pub(super) struct Teller {
+pub(super) struct IncidentNotifier {
     context: Arc<Context>,
     delivery: Arc<Delivery>,
     /// Steps that wait to be sent.
@@ -74,7 +74,7 @@ struct DeclinedStep {
 
 /// What is due about an incident, for an Alert.
 pub(super) struct Due<'w> {
-    pub(super) wanting: &'w Wanting,
+    pub(super) subscriber: &'w Subscriber,
     pub(super) step: IncidentDelivery,
     /// Which objects of the incident the Alert names.
     pub(super) offered: BTreeSet<usize>,
@@ -112,7 +112,7 @@ fn due(
     reminder: Option<Duration>,
     now: Time,
     is_paused: bool,
-) -> Option<Saying> {
+) -> Option<IncidentTransition> {
     let has_passed = |since: Option<Time>, limit: Duration| {
         let passed = since.and_then(|since| Duration::try_from(now.duration_since(since)).ok());
         passed.is_some_and(|passed| passed >= limit)
@@ -121,13 +121,14 @@ fn due(
         return None;
     }
     let Some(sent) = sent else {
-        return has_passed(incident_store::opened(status), after).then_some(Saying::Opened);
+        return has_passed(incident_store::opened(status), after)
+            .then_some(IncidentTransition::Opened);
     };
     let last = sent.at.as_ref().map(|at| at.0);
     match sent.state {
-        IncidentStep::Opened => has_passed(last, reminder?).then_some(Saying::Reminded),
+        IncidentStep::Opened => has_passed(last, reminder?).then_some(IncidentTransition::Reminded),
         IncidentStep::Failed => {
-            has_passed(last, REJECTED_OPENING_RETRY_DELAY).then_some(Saying::Opened)
+            has_passed(last, REJECTED_OPENING_RETRY_DELAY).then_some(IncidentTransition::Opened)
         }
         IncidentStep::Resolved => None,
     }
@@ -137,7 +138,7 @@ fn due(
 fn is_late(status: &IncidentStatus, outcome: &IncidentDeliveryOutcome) -> bool {
     let mark = &outcome.step.mark;
     let is_current = incident_store::opened(status).map(Time::as_second) == Some(mark.opened);
-    outcome.is_delivered && mark.saying != Saying::Resolved && !is_current
+    outcome.is_delivered && mark.saying != IncidentTransition::Resolved && !is_current
 }
 
 /// The notifications of a status with an outcome; none if it does not belong there, or there is no room.
@@ -152,14 +153,16 @@ fn recorded(
         return None;
     }
     let state = match (outcome.is_delivered, mark.saying) {
-        (true, Saying::Resolved) => IncidentStep::Resolved,
+        (true, IncidentTransition::Resolved) => IncidentStep::Resolved,
         // The service knows of the beginning, also if it rejects a reminder, so it is sent the end.
-        (true, Saying::Opened) | (_, Saying::Reminded) => IncidentStep::Opened,
-        (false, Saying::Opened | Saying::Resolved) => IncidentStep::Failed,
+        (true, IncidentTransition::Opened) | (_, IncidentTransition::Reminded) => {
+            IncidentStep::Opened
+        }
+        (false, IncidentTransition::Opened | IncidentTransition::Resolved) => IncidentStep::Failed,
     };
     let thread = match mark.saying {
-        Saying::Opened => outcome.message.clone(),
-        Saying::Reminded | Saying::Resolved => mark.thread.clone(),
+        IncidentTransition::Opened => outcome.message.clone(),
+        IncidentTransition::Reminded | IncidentTransition::Resolved => mark.thread.clone(),
     };
     let written = IncidentNotification {
         namespace: namespace.clone(),
@@ -181,7 +184,7 @@ fn recorded(
     })
 }
 
-impl Teller {
+impl IncidentNotifier {
     pub(super) fn new(context: Arc<Context>, delivery: Arc<Delivery>) -> Self {
         Self {
             context,
@@ -266,7 +269,7 @@ impl Teller {
     /// What an Alert is sent about an incident that is open.
     pub(super) fn notice(&self, incident: &Incident, alert: &Alert) -> Notice {
         let status = incident.status.clone().unwrap_or_default();
-        let step = self.step(incident, alert, Saying::Opened);
+        let step = self.step(incident, alert, IncidentTransition::Opened);
         let is_known = entry(&status, &step.namespace, &step.alert, &step.provider).is_some();
         if is_known || self.is_under_way(&step) {
             Notice::Sent
@@ -292,14 +295,19 @@ impl Teller {
     }
 
     /// The step of an Alert for the Provider that it names.
-    fn step(&self, incident: &Incident, alert: &Alert, saying: Saying) -> IncidentDelivery {
+    fn step(
+        &self,
+        incident: &Incident,
+        alert: &Alert,
+        saying: IncidentTransition,
+    ) -> IncidentDelivery {
         let status = incident.status.clone().unwrap_or_default();
         let namespace = alert.namespace().unwrap_or_default();
         let name = alert.name_any();
         let provider = alert.spec.provider_ref.name.clone();
         // Another service knows nothing of the thread.
-        let sent =
-            entry(&status, &namespace, &name, &provider).filter(|_| saying != Saying::Opened);
+        let sent = entry(&status, &namespace, &name, &provider)
+            .filter(|_| saying != IncidentTransition::Opened);
         let thread = sent.and_then(|sent| sent.thread.clone());
         IncidentDelivery {
             namespace,
@@ -321,7 +329,7 @@ impl Teller {
     pub(super) fn due<'w>(
         &mut self,
         incident: &Incident,
-        wanting: &'w [Wanting],
+        subscribers: &'w [Subscriber],
         audience: BTreeMap<usize, BTreeSet<usize>>,
         is_paused: bool,
     ) -> Vec<Due<'w>> {
@@ -329,8 +337,8 @@ impl Teller {
         let now = jiff::Timestamp::now();
         let mut candidates = Vec::new();
         for (at, offered) in audience {
-            let Some(wanting) = wanting.get(at) else { continue };
-            let Wanting { alert, after, reminder, .. } = wanting;
+            let Some(subscriber) = subscribers.get(at) else { continue };
+            let Subscriber { alert, after, reminder, .. } = subscriber;
             let namespace = alert.namespace().unwrap_or_default();
             let name = alert.name_any();
             let sent = entry(&status, &namespace, &name, &alert.spec.provider_ref.name);
@@ -339,7 +347,7 @@ impl Teller {
             };
             let step = self.step(incident, alert, saying);
             if !self.is_done(&step, alert) {
-                let due = Due { wanting, step, offered };
+                let due = Due { subscriber, step, offered };
                 candidates.push(Candidate { namespace, is_known: sent.is_some(), due });
             }
         }
@@ -381,8 +389,8 @@ impl Teller {
         due: Vec<Due<'_>>,
     ) {
         let Some(subject) = about.first() else { return };
-        for Due { wanting, step, offered } in due {
-            let alert = &wanting.alert;
+        for Due { subscriber, step, offered } in due {
+            let alert = &subscriber.alert;
             let saying = step.mark.saying;
             let now = jiff::Timestamp::now();
             let mut choice = Choice::Declined;
@@ -417,12 +425,12 @@ impl Teller {
         about: About<'_>,
         step: IncidentDelivery,
     ) {
-        let alert = self.delivery.as_told(&step.namespace, &step.alert, &step.provider);
+        let alert = self.delivery.alert_as_sent(&step.namespace, &step.alert, &step.provider);
         let mut incident = incident.clone();
         let status = incident.status.get_or_insert_default();
         status.opened_at = Time::from_second(step.mark.opened).ok().map(When);
         status.resolved_at = None;
-        let saying = Saying::Resolved;
+        let saying = IncidentTransition::Resolved;
         let event = event(&incident, about, saying, jiff::Timestamp::now());
         self.delivery.send(event, &alert, Mark { saying, ..step.mark }).await;
     }
@@ -432,8 +440,8 @@ impl Teller {
     pub(super) async fn resolved(&mut self, incident: &Incident, about: About<'_>) {
         let status = incident.status.clone().unwrap_or_default();
         for sent in status.notifications.iter().filter(|it| it.state == IncidentStep::Opened) {
-            let alert = self.delivery.as_told(&sent.namespace, &sent.alert, &sent.provider);
-            let step = self.step(incident, &alert, Saying::Resolved);
+            let alert = self.delivery.alert_as_sent(&sent.namespace, &sent.alert, &sent.provider);
+            let step = self.step(incident, &alert, IncidentTransition::Resolved);
             if self.is_done(&step, &alert) {
                 continue;
             }
@@ -446,7 +454,8 @@ impl Teller {
             if !self.delivery.is_sending(&alert) {
                 continue;
             }
-            let event = event(incident, about, Saying::Resolved, jiff::Timestamp::now());
+            let event =
+                event(incident, about, IncidentTransition::Resolved, jiff::Timestamp::now());
             let choice = self.delivery.send(event, &alert, step.mark.clone()).await;
             self.tried(step, &alert, choice);
         }
@@ -458,7 +467,7 @@ mod tests {
     use super::*;
     use crate::incident::testing::{at, status};
 
-    fn outcome(saying: Saying, is_delivered: bool) -> IncidentDeliveryOutcome {
+    fn outcome(saying: IncidentTransition, is_delivered: bool) -> IncidentDeliveryOutcome {
         let opened = at("2026-11-24T12:00:00Z").as_second();
         let mark = Mark {
             namespace: "apps".to_owned(),
@@ -483,15 +492,17 @@ mod tests {
             due(status, sent, minutes(5), Some(minutes(60)), at(now), is_paused)
         };
         assert_eq!(due(&status, "2026-11-24T12:04:59Z", false), None);
-        assert_eq!(due(&status, "2026-11-24T12:05:00Z", false), Some(Saying::Opened));
+        assert_eq!(due(&status, "2026-11-24T12:05:00Z", false), Some(IncidentTransition::Opened));
         assert_eq!(due(&status, "2026-11-24T12:05:00Z", true), None, "its subject is suspended");
         let now = at("2026-11-24T12:05:01Z");
-        status.notifications = recorded(&status, &outcome(Saying::Opened, true), now).unwrap();
+        status.notifications =
+            recorded(&status, &outcome(IncidentTransition::Opened, true), now).unwrap();
         assert_eq!(due(&status, "2026-11-24T13:05:00Z", false), None);
-        assert_eq!(due(&status, "2026-11-24T13:05:01Z", false), Some(Saying::Reminded));
-        status.notifications = recorded(&status, &outcome(Saying::Opened, false), now).unwrap();
+        assert_eq!(due(&status, "2026-11-24T13:05:01Z", false), Some(IncidentTransition::Reminded));
+        status.notifications =
+            recorded(&status, &outcome(IncidentTransition::Opened, false), now).unwrap();
         assert_eq!(due(&status, "2026-11-24T12:15:00Z", false), None, "the service rejected it");
-        assert_eq!(due(&status, "2026-11-24T12:15:01Z", false), Some(Saying::Opened));
+        assert_eq!(due(&status, "2026-11-24T12:15:01Z", false), Some(IncidentTransition::Opened));
         assert_eq!(status.notifications.len(), 1);
     }
 
@@ -504,18 +515,19 @@ mod tests {
             (all[0].state, all[0].key.clone().unwrap())
         };
         let key = format!("u-{}", at("2026-11-24T12:00:00Z").as_second());
-        assert_eq!(of(Saying::Reminded, false), (IncidentStep::Opened, key.clone()));
-        assert_eq!(of(Saying::Opened, false), (IncidentStep::Failed, key.clone()));
-        assert_eq!(of(Saying::Resolved, true), (IncidentStep::Resolved, key));
+        assert_eq!(of(IncidentTransition::Reminded, false), (IncidentStep::Opened, key.clone()));
+        assert_eq!(of(IncidentTransition::Opened, false), (IncidentStep::Failed, key.clone()));
+        assert_eq!(of(IncidentTransition::Resolved, true), (IncidentStep::Resolved, key));
     }
 
     #[test]
     fn the_thread_of_an_opening_is_kept_until_the_end() {
         let mut status = status();
         let now = at("2026-11-24T13:00:00Z");
-        status.notifications = recorded(&status, &outcome(Saying::Opened, true), now).unwrap();
+        status.notifications =
+            recorded(&status, &outcome(IncidentTransition::Opened, true), now).unwrap();
         assert_eq!(status.notifications[0].thread.as_deref(), Some("17.25"));
-        for saying in [Saying::Reminded, Saying::Resolved] {
+        for saying in [IncidentTransition::Reminded, IncidentTransition::Resolved] {
             let mut reply = outcome(saying, true);
             reply.step.mark.thread = status.notifications[0].thread.clone();
             reply.message = Some("18.50".to_owned());
@@ -534,10 +546,10 @@ mod tests {
             ..IncidentNotification::default()
         };
         status.notifications = (0..MAX_ALERTS_PER_INCIDENT).map(entry).collect();
-        assert_eq!(recorded(&status, &outcome(Saying::Opened, true), now), None);
+        assert_eq!(recorded(&status, &outcome(IncidentTransition::Opened, true), now), None);
         status.notifications[7].alert = "alert".to_owned();
         status.notifications[7].provider = "chat".to_owned();
-        let all = recorded(&status, &outcome(Saying::Opened, true), now).unwrap();
+        let all = recorded(&status, &outcome(IncidentTransition::Opened, true), now).unwrap();
         assert_eq!(all.len(), MAX_ALERTS_PER_INCIDENT);
     }
 
@@ -545,31 +557,32 @@ mod tests {
     fn an_outcome_of_an_earlier_opening_is_not_recorded() {
         let mut status = status();
         let now = at("2026-11-24T13:00:00Z");
-        assert!(recorded(&status, &outcome(Saying::Opened, true), now).is_some());
-        assert!(!is_late(&status, &outcome(Saying::Opened, true)));
+        assert!(recorded(&status, &outcome(IncidentTransition::Opened, true), now).is_some());
+        assert!(!is_late(&status, &outcome(IncidentTransition::Opened, true)));
         status.opened_at = Some(When(now));
-        assert_eq!(recorded(&status, &outcome(Saying::Opened, true), now), None);
-        assert!(is_late(&status, &outcome(Saying::Opened, true)), "its page is closed");
-        assert!(!is_late(&status, &outcome(Saying::Opened, false)));
-        assert!(!is_late(&status, &outcome(Saying::Resolved, true)));
+        assert_eq!(recorded(&status, &outcome(IncidentTransition::Opened, true), now), None);
+        assert!(is_late(&status, &outcome(IncidentTransition::Opened, true)), "its page is closed");
+        assert!(!is_late(&status, &outcome(IncidentTransition::Opened, false)));
+        assert!(!is_late(&status, &outcome(IncidentTransition::Resolved, true)));
     }
 
     #[test]
-    fn an_alert_that_names_another_provider_keeps_the_entry_of_the_one_that_was_told() {
+    fn an_alert_that_names_another_provider_keeps_the_entry_of_the_notified_one() {
         let mut status = status();
         let now = at("2026-11-24T13:00:00Z");
-        status.notifications = recorded(&status, &outcome(Saying::Opened, true), now).unwrap();
-        let mut other = outcome(Saying::Opened, true);
+        status.notifications =
+            recorded(&status, &outcome(IncidentTransition::Opened, true), now).unwrap();
+        let mut other = outcome(IncidentTransition::Opened, true);
         other.step.provider = "pager".to_owned();
         status.notifications = recorded(&status, &other, now).unwrap();
-        let told = |status: &IncidentStatus, provider| {
+        let step_of = |status: &IncidentStatus, provider| {
             entry(status, "apps", "alert", provider).map(|it| it.state)
         };
         let opened = Some(IncidentStep::Opened);
         let over = Some(IncidentStep::Resolved);
-        assert_eq!((told(&status, "chat"), told(&status, "pager")), (opened, opened));
-        let ended = recorded(&status, &outcome(Saying::Resolved, true), now).unwrap();
+        assert_eq!((step_of(&status, "chat"), step_of(&status, "pager")), (opened, opened));
+        let ended = recorded(&status, &outcome(IncidentTransition::Resolved, true), now).unwrap();
         status.notifications = ended;
-        assert_eq!((told(&status, "chat"), told(&status, "pager")), (over, opened));
+        assert_eq!((step_of(&status, "chat"), step_of(&status, "pager")), (over, opened));
     }
 }

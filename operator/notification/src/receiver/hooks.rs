@@ -19,9 +19,9 @@ use notify::receivers::{
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
-use super::existing::Existing;
-use super::intake::{Intake, RequestBody};
-use super::wakes::Wakes;
+use super::reconcile_requests::Wakes;
+use super::request_body::{Intake, RequestBody};
+use super::resources::Existing;
 use crate::delivery::logged;
 use windlass_cluster::Cluster;
 use windlass_runtime::context::Context;

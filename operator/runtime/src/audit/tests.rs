@@ -96,7 +96,7 @@ fn what_came_from_secrets_is_masked() {
 }
 
 #[test]
-fn whoever_wrote_last_is_the_manager() {
+fn the_last_writer_is_the_manager() {
     let entry = |manager: &str, second: u32, fields: serde_json::Value| {
         json!({"manager": manager, "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
             "time": format!("2026-01-02T03:04:{second:02}Z"), "fieldsV1": fields})
@@ -118,13 +118,13 @@ fn whoever_wrote_last_is_the_manager() {
 }
 
 #[test]
-fn a_refusal_is_told_once() {
-    let told = LastAuditError::default();
-    assert!(told.is_new(Some("database space exceeded")));
-    assert!(!told.is_new(Some("database space exceeded")));
-    assert!(told.is_new(Some("forbidden")));
-    told.is_new(None);
-    assert!(told.is_new(Some("forbidden")), "it was written in between");
+fn a_refusal_is_logged_once() {
+    let last_error = LastAuditError::default();
+    assert!(last_error.is_new(Some("database space exceeded")));
+    assert!(!last_error.is_new(Some("database space exceeded")));
+    assert!(last_error.is_new(Some("forbidden")));
+    last_error.is_new(None);
+    assert!(last_error.is_new(Some("forbidden")), "it was written in between");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn meta(generation: i64) -> kube::core::ObjectMeta {
 async fn an_expression_that_is_none_stalls_and_is_named() {
     let expressions = Expressions::new("ns", ExpressionCache::default());
     let refusal = expressions.read(&meta(1), &[check("status.")], &[]).await;
-    let Err(Rest::Stalled(reason, text)) = refusal else {
+    let Err(Outcome::Stalled(reason, text)) = refusal else {
         panic!("it is taken for one");
     };
     assert_eq!(reason.as_str(), "InvalidCELExpression");
@@ -61,7 +61,7 @@ async fn bombs_are_refused_on_the_stack_of_an_async_worker() {
         for (exprs, depends_on) in [(vec![check(&bomb)], vec![]), (vec![], vec![dependency(&bomb)])]
         {
             let refusal = expressions.read(&meta(1), &exprs, &depends_on).await;
-            assert!(matches!(refusal, Err(Rest::Stalled(..))), "{refusal:?}");
+            assert!(matches!(refusal, Err(Outcome::Stalled(..))), "{refusal:?}");
         }
     }
 }
@@ -79,7 +79,7 @@ async fn a_spec_is_read_once_for_a_generation() {
 }
 
 #[tokio::test]
-async fn a_thousand_dear_dependencies_are_ended_and_the_rest_is_told() {
+async fn a_thousand_expensive_dependencies_are_ended_and_the_others_are_reported() {
     let list: Vec<u32> = (0..1000).collect();
     let object = Arc::new(json!({"spec": {"l": list}}));
     let dear = dependency("self.spec.l.all(a, self.spec.l.all(b, a + b >= 0))");

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_panics_is_told_and_others_go_on() {
+    async fn work_that_panics_is_reported_and_others_continue() {
         for _ in 0..2 * MAX_WORKER_THREADS {
             let broken = run("a", || -> u8 { panic!("on purpose") }).await.unwrap_err();
             assert!(broken.to_string().contains("evaluation panicked"), "{broken}");

@@ -3,7 +3,7 @@
 //! Elsewhere: releases, whose journal has the answers (engine `release`).
 
 use lifecycle::{EventAnswer, Phase, Question, Revision, Stand};
-use reconcile::{Rest, Wake};
+use reconcile::{Outcome, Wake};
 use release::hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN, Lifecycles};
 
 use super::{Asking, ask, dismiss, events_of};
@@ -39,7 +39,7 @@ pub enum Passage {
     /// It goes on.
     Free(Vec<EventAnswer>),
     /// It waits.
-    Held(Rest, Vec<EventAnswer>),
+    Held(Outcome, Vec<EventAnswer>),
     /// It fails.
     Failed(String, Vec<EventAnswer>),
 }
@@ -64,8 +64,8 @@ pub async fn pass(
         let mut found = stand();
         if let Stand::Ask(it) = &found {
             if let Some(text) = ask(context, asking, it).await? {
-                let rest = Rest::Failed(LIFECYCLES_UNKNOWN, text, Wake::default());
-                return Ok(Passage::Held(rest, answers));
+                let outcome = Outcome::Failed(LIFECYCLES_UNKNOWN, text, Wake::default());
+                return Ok(Passage::Held(outcome, answers));
             }
             found = stand();
         }
@@ -78,14 +78,14 @@ pub async fn pass(
             }
             Stand::Wait(text, until) => {
                 let wake = until.map(Wake::at).unwrap_or_default();
-                return Ok(Passage::Held(Rest::Running(LIFECYCLE_PENDING, text, wake), answers));
+                return Ok(Passage::Held(Outcome::Running(LIFECYCLE_PENDING, text, wake), answers));
             }
             // It was deleted again at once; the next run asks anew.
             Stand::Ask(_) => {
                 let text =
                     format!("waiting for lifecycle {} at {}", hold.lifecycle, phase.as_str());
-                let rest = Rest::Running(LIFECYCLE_PENDING, text, Wake::default());
-                return Ok(Passage::Held(rest, answers));
+                let outcome = Outcome::Running(LIFECYCLE_PENDING, text, Wake::default());
+                return Ok(Passage::Held(outcome, answers));
             }
         }
     }

@@ -237,7 +237,7 @@ async fn handle(
 ) {
     let namespace = event.namespace().unwrap_or_default();
     let status = event.status.clone().unwrap_or_default();
-    let mut told = (status.phase.unwrap_or_default(), status.message.unwrap_or_default());
+    let mut reported = (status.phase.unwrap_or_default(), status.message.unwrap_or_default());
     loop {
         // The objects of other shards are theirs, and so are their events.
         let Some(subject) = CheckSubject::of(&context, &event) else {
@@ -253,9 +253,9 @@ async fn handle(
             Finding::Bad(text) => (LifecycleState::Failed, text),
         };
         let message = check::shortened(&text);
-        if (phase, &message) != (told.0, &told.1) {
+        if (phase, &message) != (reported.0, &reported.1) {
             match tell(&context, &event, phase, &message).await {
-                Ok(()) => told = (phase, message),
+                Ok(()) => reported = (phase, message),
                 Err(error) if error.is_not_found() => return handlers.answered(&event),
                 Err(error) => {
                     let name = event.name_any();
@@ -263,7 +263,7 @@ async fn handle(
                 }
             }
         }
-        if !matches!(told.0, LifecycleState::Pending | LifecycleState::Running) {
+        if !matches!(reported.0, LifecycleState::Pending | LifecycleState::Running) {
             return handlers.answered(&event);
         }
         tokio::time::sleep(again).await;

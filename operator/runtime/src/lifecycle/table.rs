@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_once_and_own_writes_are_known_at_once() {
+    fn changes_are_reported_once_and_own_writes_are_known_at_once() {
         let table = Table::<LifecycleEvent>::default();
         let mut listing = Objects::new();
         table.take(WatcherEvent::ListEnded, &mut listing);

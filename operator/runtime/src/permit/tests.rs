@@ -85,19 +85,19 @@ async fn who_waits_no_more_takes_no_permit_with_it() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_the_world_gives_the_permit_to_others() {
+async fn a_wait_for_the_network_lends_the_permit_to_others() {
     let permits = Permits::new(1);
     let permit = permits.run_permit("a").await;
     assert_eq!(permits.free(), 0);
-    let (tell, told) = oneshot::channel::<()>();
-    let (tell_too, told_too) = oneshot::channel::<()>();
-    let mut one = Box::pin(permit.aside(told));
-    let mut two = Box::pin(permit.aside(told_too));
+    let (sender, receiver) = oneshot::channel::<()>();
+    let (second_sender, second_receiver) = oneshot::channel::<()>();
+    let mut one = Box::pin(permit.aside(receiver));
+    let mut two = Box::pin(permit.aside(second_receiver));
     assert!(one.as_mut().now_or_never().is_none() && two.as_mut().now_or_never().is_none());
     let other = permits.acquire("b").now_or_never().expect("nobody holds the permit");
-    tell.send(()).unwrap();
+    sender.send(()).unwrap();
     assert!(one.await.is_ok(), "another part still waits, so nothing is taken again");
-    tell_too.send(()).unwrap();
+    second_sender.send(()).unwrap();
     assert!(two.as_mut().now_or_never().is_none(), "it is the other's");
     drop(other);
     assert!(two.await.is_ok());
@@ -112,17 +112,17 @@ async fn runs_that_go_on_and_runs_that_begin_take_turns() {
     let first = permits.acquire("a").await;
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut runs = Vec::new();
-    for (line, name) in [
-        (Line::Begin, "begin 1"),
-        (Line::Begin, "begin 2"),
-        (Line::Begin, "begin 3"),
-        (Line::GoOn, "go on 1"),
-        (Line::GoOn, "go on 2"),
+    for (priority, name) in [
+        (Priority::New, "begin 1"),
+        (Priority::New, "begin 2"),
+        (Priority::New, "begin 3"),
+        (Priority::Resume, "go on 1"),
+        (Priority::Resume, "go on 2"),
     ] {
         let permits = permits.clone();
         let order = order.clone();
         let mut run = Box::pin(async move {
-            let permit = permits.run_permit_in(line, "a").await;
+            let permit = permits.run_permit_in(priority, "a").await;
             order.lock().push(name);
             drop(permit);
         });

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_ends_when_it_is_told_to_although_connections_are_idle() {
+    async fn it_ends_when_it_is_stopped_although_connections_are_idle() {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let stop = CancellationToken::new();

@@ -203,8 +203,8 @@ mod tests {
     async fn answer(method: &str, body: impl Into<Body>) -> (StatusCode, String) {
         let metrics = Metrics::new();
         let request = Request::builder().method(method).uri("/").body(body.into()).unwrap();
-        let told = Arc::new(Events::new("i", metrics.clone()));
-        let answer = events(told, metrics.clone()).oneshot(request).await.unwrap();
+        let sink = Arc::new(Events::new("i", metrics.clone()));
+        let answer = events(sink, metrics.clone()).oneshot(request).await.unwrap();
         (answer.status(), metrics.text())
     }
 
@@ -253,9 +253,9 @@ mod tests {
     #[tokio::test]
     async fn a_long_event_waits_until_there_is_room_for_its_body_and_a_short_one_does_not() {
         let metrics = Metrics::new();
-        let told = Arc::new(Events::new("i", metrics.clone()));
+        let sink = Arc::new(Events::new("i", metrics.clone()));
         let long = Arc::new(Semaphore::new(1));
-        let taking = Taking { events: told, metrics, long, rest: Duration::from_millis(100) };
+        let taking = Taking { events: sink, metrics, long, rest: Duration::from_millis(100) };
         let post = |body: Body| {
             let request = Request::builder().method("POST").uri("/").body(body).unwrap();
             router(taking.clone()).oneshot(request)

@@ -154,7 +154,7 @@ fn what_changes_nothing_is_named_with_the_reason() {
 
 #[test]
 fn every_gate_is_honoured_or_so_anyway_or_refused() {
-    let mut told = String::new();
+    let mut lines = String::new();
     for (name, default) in gates::known() {
         let flag = |on: bool| format!("--feature-gates={name}={on}");
         assert!(parsed(&[&flag(default)]).is_ok(), "{name} at Flux's default");
@@ -170,7 +170,7 @@ fn every_gate_is_honoured_or_so_anyway_or_refused() {
             Ok(given) if given.without_meaning().is_empty() => "honoured",
             Ok(_) => "so anyway",
         };
-        told.push_str(&format!("{name}={}: {line}\n", !default));
+        lines.push_str(&format!("{name}={}: {line}\n", !default));
     }
     expect![[r#"
         AdditiveCELDependencyCheck=true: honoured
@@ -199,7 +199,7 @@ fn every_gate_is_honoured_or_so_anyway_or_refused() {
         StrictPostBuildSubstitutions=false: honoured
         UseHelm3Defaults=true: honoured
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&lines);
 }
 
 #[test]

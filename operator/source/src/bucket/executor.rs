@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crds::source::{Bucket, BucketStatus};
 use kube::core::ResourceExt as _;
-use reconcile::{Rest, Wake};
+use reconcile::{Outcome, Wake};
 use sources::archive::{self, ExtractOptions};
 use sources::bucket::{self, BucketListing, Error, Note, Previous, Remote, bundle};
 use sources::reason::{
@@ -32,22 +32,22 @@ pub(crate) enum BucketLookupResult {
 }
 
 /// What a failed fetch means for the object.
-pub(super) fn classify(error: &Error) -> Rest {
+pub(super) fn classify(error: &Error) -> Outcome {
     let text = chain(error);
     match error {
-        Error::Endpoint(_) | Error::Account(_) => Rest::Stalled(URL_INVALID, text),
+        Error::Endpoint(_) | Error::Account(_) => Outcome::Stalled(URL_INVALID, text),
         Error::NoCredentials { .. } | Error::BadSecret(_) | Error::Http(_) => {
-            Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         }
         Error::Busy(said) => busy(BUCKET_OPERATION_FAILED, said),
-        Error::Disk(_) => Rest::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default()),
+        Error::Disk(_) => Outcome::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default()),
         // A server may change without the spec, so the rest is tried again.
-        _ => Rest::Failed(BUCKET_OPERATION_FAILED, text, Wake::default()),
+        _ => Outcome::Failed(BUCKET_OPERATION_FAILED, text, Wake::default()),
     }
 }
 
 /// The note beside the artifact; one that cannot be read says nothing.
-async fn note(run: &Arc<SourceRun<Bucket>>) -> Result<Note, Rest> {
+async fn note(run: &Arc<SourceRun<Bucket>>) -> Result<Note, Outcome> {
     let run = run.clone();
     blocking(BUCKET_OPERATION_FAILED, "reading the store", move || {
         let slot = slot(&*run.object).ok();
@@ -60,7 +60,7 @@ async fn note(run: &Arc<SourceRun<Bucket>>) -> Result<Note, Rest> {
 /// The revision that the bucket has now.
 pub(super) async fn ask(
     run: &Arc<SourceRun<Bucket>>,
-) -> Result<RemoteRevision<BucketLookupResult>, Rest> {
+) -> Result<RemoteRevision<BucketLookupResult>, Outcome> {
     let (BucketFetchSpec { remote, bundle }, known) = (&run.work, &run.context.remotes.buckets);
     if let Some(key) = bundle {
         let revision = bundle::ask(remote, key, known).await.map_err(|e| classify(&e))?;
@@ -77,7 +77,7 @@ pub(super) async fn ask(
 pub(super) async fn fetch(
     run: &Arc<SourceRun<Bucket>>,
     found: BucketLookupResult,
-) -> Result<StoredArtifact<BucketStatus>, Rest> {
+) -> Result<StoredArtifact<BucketStatus>, Outcome> {
     match found {
         BucketLookupResult::Objects(found) => {
             let (listed, note) = *found;
@@ -88,7 +88,7 @@ pub(super) async fn fetch(
 }
 
 /// The artifact that is kept until now, if the note speaks of it.
-async fn previous(run: &Arc<SourceRun<Bucket>>, note: Note) -> Result<Previous, Rest> {
+async fn previous(run: &Arc<SourceRun<Bucket>>, note: Note) -> Result<Previous, Outcome> {
     let run = run.clone();
     blocking(BUCKET_OPERATION_FAILED, "reading the store", move || {
         let artifact = run.object.status.as_ref().and_then(|status| status.artifact.as_ref());
@@ -106,7 +106,7 @@ async fn objects(
     run: &Arc<SourceRun<Bucket>>,
     listed: BucketListing,
     note: Note,
-) -> Result<StoredArtifact<BucketStatus>, Rest> {
+) -> Result<StoredArtifact<BucketStatus>, Outcome> {
     let previous = previous(run, note).await?;
     let remote = &run.work.remote;
     let known = &run.context.remotes.buckets;
@@ -147,7 +147,7 @@ async fn objects(
     .await
 }
 
-async fn bundled(run: &Arc<SourceRun<Bucket>>) -> Result<StoredArtifact<BucketStatus>, Rest> {
+async fn bundled(run: &Arc<SourceRun<Bucket>>) -> Result<StoredArtifact<BucketStatus>, Outcome> {
     let (BucketFetchSpec { remote, bundle }, known) = (&run.work, &run.context.remotes.buckets);
     let key = bundle.as_deref().unwrap_or_default();
     let ignore = run.object.spec.ignore.as_deref();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crds::LocalObjectReference;
 use crds::source::Bucket;
 use kube::core::ResourceExt as _;
-use reconcile::{ObjectKey, Rest, Wake};
+use reconcile::{ObjectKey, Outcome, Wake};
 use sources::reason::AUTHENTICATION_FAILED;
 
 use windlass_runtime::context::Context;
@@ -34,7 +34,7 @@ pub(super) async fn resolve(
     context: &Context,
     node: &ObjectKey,
     object: &Bucket,
-) -> Result<BucketInputs, Rest> {
+) -> Result<BucketInputs, Outcome> {
     let spec = &object.spec;
     let sts = spec.sts.as_ref();
     let sts_secret = sts.and_then(|it| it.secret_ref.clone());
@@ -70,12 +70,12 @@ async fn data(
     field: &str,
     what: &str,
     reference: Option<&LocalObjectReference>,
-) -> Result<Option<SourceSecretData>, Rest> {
+) -> Result<Option<SourceSecretData>, Outcome> {
     let Some(LocalObjectReference { name, .. }) = reference else { return Ok(None) };
     let namespace = object.namespace().unwrap_or_default();
     let failed = |why: String| {
         let text = format!("{what}failed to get secret '{namespace}/{name}': {why}");
-        Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+        Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
     };
     let secret = references.secret(&namespace, name).await;
     let secret = secret.map_err(|error| failed(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! What a person sees in `kubectl describe`, from where a run came to rest.
+//! What a person sees in `kubectl describe`, from the outcome of a run.
 
 use crds::Artifact;
 use crds::source::BucketStatus;
@@ -38,8 +38,8 @@ fn stored() -> StoredArtifact<BucketStatus> {
     StoredArtifact::new(artifact, message, |_| {})
 }
 
-fn settled() -> Rest {
-    Rest::Settled(reason::SUCCEEDED, "stored artifact: revision 'sha256:1'".to_owned())
+fn settled() -> Outcome {
+    Outcome::Settled(reason::SUCCEEDED, "stored artifact: revision 'sha256:1'".to_owned())
 }
 
 fn check(report: &Report<BucketStatus>, expected: &Expect) {
@@ -58,7 +58,7 @@ fn check(report: &Report<BucketStatus>, expected: &Expect) {
 }
 
 #[test]
-fn a_new_artifact_is_ready_and_told_and_a_missing_bucket_keeps_it() {
+fn a_new_artifact_is_ready_and_an_event_and_a_missing_bucket_keeps_it() {
     let first = report(&bucket(json!({})), None, Some(&stored()), None, &settled(), time());
     check(
         &first,
@@ -71,11 +71,11 @@ fn a_new_artifact_is_ready_and_told_and_a_missing_bucket_keeps_it() {
             event Info NewArtifact: stored artifact with 2 fetched files from 'app' bucket"#]],
     );
     let error = Error::NoBucket { bucket: "app".to_owned(), endpoint: "s3.example.com".to_owned() };
-    let rest = match classify(&error) {
-        Rest::Failed(why, text, _) => Rest::Failed(why, text, Wake::at(time())),
+    let outcome = match classify(&error) {
+        Outcome::Failed(why, text, _) => Outcome::Failed(why, text, Wake::at(time())),
         other => other,
     };
-    let second = report(&bucket(first.after), None, None, None, &rest, time());
+    let second = report(&bucket(first.after), None, None, None, &outcome, time());
     check(
         &second,
         &expect![[r#"
@@ -92,8 +92,8 @@ fn a_new_artifact_is_ready_and_told_and_a_missing_bucket_keeps_it() {
 
 #[test]
 fn a_disk_that_refuses_is_a_failure_of_the_store() {
-    let rest = classify(&Error::Disk(std::io::ErrorKind::StorageFull.into()));
-    assert_eq!(failure(rest.reason()), STORAGE_OPERATION_FAILED);
+    let outcome = classify(&Error::Disk(std::io::ErrorKind::StorageFull.into()));
+    assert_eq!(failure(outcome.reason()), STORAGE_OPERATION_FAILED);
     let denied =
         Error::Denied { what: "bucket 'a'".into(), endpoint: "e".into(), code: "403".into() };
     assert_eq!(failure(classify(&denied).reason()), FETCH_FAILED);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crds::source::{Bucket, BucketProvider, BucketSpec, BucketSts, StsProvider};
 use objects::RedactedValue;
-use reconcile::{Reason, Rest, Wake, reason};
+use reconcile::{Outcome, Reason, Wake, reason};
 use sources::bucket::{BucketIdentity, Endpoint, Error, Ldap, Remote, Server, bundle};
 use sources::http::{ClientIdentity, Proxy, Tls};
 use sources::plan::ArtifactInputs;
@@ -46,42 +46,42 @@ pub(super) fn unsupported(spec: &BucketSpec) -> Vec<&'static str> {
 }
 
 /// Checks a spec.
-pub(super) fn wish(
+pub(super) fn desired(
     object: &Bucket,
     resolved: BucketInputs,
-) -> Result<SourceSpec<BucketFetchSpec>, Rest> {
+) -> Result<SourceSpec<BucketFetchSpec>, Outcome> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
         let text = windlass_runtime::unsupported::unsupported_text(&fields);
-        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
     let endpoint =
-        endpoint(spec).map_err(|e| Rest::Stalled(URL_INVALID, format!("spec.endpoint: {e}")))?;
+        endpoint(spec).map_err(|e| Outcome::Stalled(URL_INVALID, format!("spec.endpoint: {e}")))?;
     let identity = identity(spec, &endpoint, &resolved)?;
     let tls = tls(spec, resolved.certificates.as_ref())?;
     let proxy = resolved.proxy.as_ref().map(Proxy::from_secret).transpose();
     let proxy = proxy.map_err(|error| unusable(format!("failed to get proxy URL: {error}")))?;
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout
-        .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
+        .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
         .unwrap_or(DEFAULT_TIMEOUT)
         .min(LONGEST_TIMEOUT);
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
-        return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+        return Err(Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }
     let bundle = super::bundle(object).map(str::to_owned);
     if let Some(key) = &bundle {
         bundle::check(key).map_err(|error| {
             let text = format!("annotation {}: {error}", super::BUNDLE);
-            Rest::Stalled(reason::INVALID_PATH, text)
+            Outcome::Stalled(reason::INVALID_PATH, text)
         })?;
         if spec.prefix.is_some() {
             let text = format!(
                 "spec.prefix cannot be combined with the annotation {}, which names the full key; remove one of them",
                 super::BUNDLE
             );
-            return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+            return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text));
         }
     }
     let server = Server { endpoint, region: spec.region.clone(), identity, tls, proxy };
@@ -112,8 +112,8 @@ fn endpoint(spec: &BucketSpec) -> Result<Endpoint, Error> {
     }
 }
 
-fn unusable(text: String) -> Rest {
-    Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+fn unusable(text: String) -> Outcome {
+    Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
 }
 
 /// The name of the Secret with credentials.
@@ -131,7 +131,7 @@ fn identity(
     spec: &BucketSpec,
     endpoint: &Endpoint,
     resolved: &BucketInputs,
-) -> Result<BucketIdentity, Rest> {
+) -> Result<BucketIdentity, Outcome> {
     let secret = resolved.secret.as_ref();
     match spec.provider {
         Some(BucketProvider::Gcp) => {
@@ -149,7 +149,7 @@ fn identity(
 /// As whom a server of S3 is asked.
 ///
 /// Parity(flux): a Secret goes before the environment, which is asked for `aws` only; keys that are empty mean nobody.
-fn identity_of_s3(spec: &BucketSpec, resolved: &BucketInputs) -> Result<BucketIdentity, Rest> {
+fn identity_of_s3(spec: &BucketSpec, resolved: &BucketInputs) -> Result<BucketIdentity, Outcome> {
     let is_aws = spec.provider == Some(BucketProvider::Aws);
     if let Some(sts) = spec.sts.as_ref().filter(|sts| sts.provider == StsProvider::Ldap) {
         return ldap(spec, sts, resolved).map(BucketIdentity::Ldap);
@@ -191,8 +191,8 @@ const BOTH: &str = "spec.sts cannot be combined with spec.secretRef, which has t
 /// The user that a token service gives keys to.
 ///
 /// Differs(flux): there a service is asked for nobody's keys where no Secret names a user.
-fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &BucketInputs) -> Result<Ldap, Rest> {
-    let wrong = |text: &str| Err(Rest::Stalled(INVALID_STS_CONFIGURATION, text.to_owned()));
+fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &BucketInputs) -> Result<Ldap, Outcome> {
+    let wrong = |text: &str| Err(Outcome::Stalled(INVALID_STS_CONFIGURATION, text.to_owned()));
     if !matches!(spec.provider, None | Some(BucketProvider::Generic)) {
         return wrong("STS provider 'ldap' is supported for the 'generic' bucket provider only");
     }
@@ -213,7 +213,7 @@ fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &BucketInputs) -> Result<L
         )));
     };
     let endpoint = Url::parse(&sts.endpoint)
-        .map_err(|error| Rest::Stalled(URL_INVALID, format!("spec.sts.endpoint: {error}")))?;
+        .map_err(|error| Outcome::Stalled(URL_INVALID, format!("spec.sts.endpoint: {error}")))?;
     let is_bare = endpoint.username().is_empty() && endpoint.password().is_none();
     if !is_bare || !matches!(endpoint.scheme(), "http" | "https") {
         return wrong(
@@ -233,8 +233,8 @@ fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &BucketInputs) -> Result<L
 /// Where a web identity is exchanged.
 ///
 /// Parity(flux): only AWS's own services are asked, since whoever answers gets the token of windlass itself.
-fn sts_endpoint(spec: &BucketSpec, sts: &BucketSts) -> Result<Url, Rest> {
-    let wrong = |text: String| Err(Rest::Stalled(INVALID_STS_CONFIGURATION, text));
+fn sts_endpoint(spec: &BucketSpec, sts: &BucketSts) -> Result<Url, Outcome> {
+    let wrong = |text: String| Err(Outcome::Stalled(INVALID_STS_CONFIGURATION, text));
     if spec.provider != Some(BucketProvider::Aws) {
         return wrong(
             "STS provider 'aws' is not supported for 'generic' bucket provider".to_owned(),
@@ -245,7 +245,7 @@ fn sts_endpoint(spec: &BucketSpec, sts: &BucketSts) -> Result<Url, Rest> {
     }
     let field = "spec.sts.endpoint";
     let url = Url::parse(&sts.endpoint)
-        .map_err(|error| Rest::Stalled(URL_INVALID, format!("{field}: {error}")))?;
+        .map_err(|error| Outcome::Stalled(URL_INVALID, format!("{field}: {error}")))?;
     let host = url.host_str().unwrap_or_default();
     let name = host.strip_suffix(".cn").unwrap_or(host).strip_suffix(".amazonaws.com");
     let is_sts = name.is_some_and(|name| name.split('.').any(|it| it == "sts" || it == "sts-fips"));
@@ -262,18 +262,18 @@ fn sts_endpoint(spec: &BucketSpec, sts: &BucketSts) -> Result<Url, Rest> {
 /// Whom connections trust, and what they show.
 ///
 /// Differs(flux): there the system's authorities are trusted besides.
-fn tls(spec: &BucketSpec, data: Option<&SourceSecretData>) -> Result<Tls, Rest> {
+fn tls(spec: &BucketSpec, data: Option<&SourceSecretData>) -> Result<Tls, Outcome> {
     let Some(data) = data else { return Ok(Tls::default()) };
     let name = spec.cert_secret_ref.as_ref().map_or("", |reference| reference.name.as_str());
     if spec.insecure {
         let text = "spec.certSecretRef cannot be combined with spec.insecure; remove one of them";
-        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text.to_owned()));
+        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text.to_owned()));
     }
     certificates("TLS", name, data)
 }
 
 /// Certificates of a Secret; `what` they are for.
-fn certificates(what: &str, name: &str, data: &SourceSecretData) -> Result<Tls, Rest> {
+fn certificates(what: &str, name: &str, data: &SourceSecretData) -> Result<Tls, Outcome> {
     let wrong = |why: &str| unusable(format!("failed to get {what} config: secret '{name}' {why}"));
     // Parity(flux): the older names count as well.
     let get = |new: &str, old: &str| data.get(new).or_else(|| data.get(old)).cloned();

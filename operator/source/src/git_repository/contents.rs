@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use reconcile::{Rest, Wake};
+use reconcile::{Outcome, Wake};
 use sources::archive::Contents;
 use sources::git::{Checkout, CheckoutItem, GitLimits, TreeEntryKind};
 use sources::ignore::{IGNORE_FILE, Matcher};
@@ -24,8 +24,8 @@ pub(super) enum Body {
     Included(Arc<MemoryTree>, RelPath),
 }
 
-fn failed(text: String) -> Rest {
-    Rest::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default())
+fn failed(text: String) -> Outcome {
+    Outcome::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default())
 }
 
 /// Puts everything together that the archive is made of.
@@ -36,7 +36,7 @@ pub(super) fn contents(
     includes: &[(&Include, Arc<MemoryTree>)],
     ignore: Option<&str>,
     limits: &GitLimits,
-) -> Result<Contents<Body>, Rest> {
+) -> Result<Contents<Body>, Outcome> {
     let mut contents = Contents::new();
     let mut left = CopyBudget::new(limits);
     for item in checkout.items() {
@@ -66,7 +66,7 @@ pub(super) fn contents(
                 "failed to copy '{}' include from `{}` to `{}`: {why}",
                 include.node.name, include.from, include.to
             );
-            Rest::Failed(COPY_FAILURE, text, Wake::default())
+            Outcome::Failed(COPY_FAILURE, text, Wake::default())
         })?;
     }
     let mut ignore_files = Vec::new();
@@ -81,7 +81,7 @@ pub(super) fn contents(
 }
 
 /// The bytes of a file.
-pub(super) fn load(checkout: &Checkout, body: &Body) -> Result<Arc<[u8]>, Rest> {
+pub(super) fn load(checkout: &Checkout, body: &Body) -> Result<Arc<[u8]>, Outcome> {
     match body {
         Body::Git(item) => checkout.read(item).map(Arc::from).map_err(|e| classify(&e)),
         Body::Included(tree, path) => tree.read(path).map_err(|e| failed(e.to_string())),

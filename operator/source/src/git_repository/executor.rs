@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crds::source::{GitRepository, GitRepositoryStatus};
 use kube::core::ResourceExt as _;
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Outcome, Wake, reason};
 use sources::archive::{self, ExtractOptions};
 use sources::git::{Content, Reference, Remote, Revision};
 use sources::reason::{
@@ -40,20 +40,20 @@ const MOST_INCLUDED: u64 = 512 << 20;
 fn included<'i>(
     store: &Store,
     includes: &'i [Include],
-) -> Result<Vec<(&'i Include, Arc<MemoryTree>)>, Rest> {
+) -> Result<Vec<(&'i Include, Arc<MemoryTree>)>, Outcome> {
     let mut bytes = BTreeMap::new();
     let files = |include: &'i Include| {
         let Include { node, artifact, .. } = include;
         let failed = |why: String| {
             let text = format!("failed to copy '{}' include: {why}", node.name);
-            Rest::Failed(COPY_FAILURE, text, Wake::default())
+            Outcome::Failed(COPY_FAILURE, text, Wake::default())
         };
         let loaded = store.load(&artifact.path, &artifact.digest, &ExtractOptions::default());
         let files = loaded.map_err(|error| match error {
             // It is being replaced, or will be made again: either wakes us.
             store::Error::Missing(_) | store::Error::Mismatch { .. } => {
                 let text = format!("no artifact available for include '{}'", node.name);
-                Rest::Blocked(NO_ARTIFACT, text, Wake::on([node.clone()]))
+                Outcome::Blocked(NO_ARTIFACT, text, Wake::on([node.clone()]))
             }
             error => failed(chain(&error)),
         })?;
@@ -75,7 +75,7 @@ fn fetch_and_store(
     context: &sources::git::Context,
     store: &Store,
     object: &GitRepository,
-) -> Result<StoredArtifact<GitRepositoryStatus>, Rest> {
+) -> Result<StoredArtifact<GitRepositoryStatus>, Outcome> {
     let GitFetchSpec { remote, reference, content, include, signed } = work;
     let included = included(store, include)?;
     let checkout = sources::git::checkout(remote, reference, content, context);
@@ -96,7 +96,7 @@ fn fetch_and_store(
     let revision = checkout.revision.to_string();
     let file = format!("{}.tar.gz", checkout.commit.sha);
     let artifact = keep(store, object, &file, &revision, |out| {
-        let load = |body: &_| load(&checkout, body).map_err(|rest| rest.text().to_owned());
+        let load = |body: &_| load(&checkout, body).map_err(|outcome| outcome.text().to_owned());
         archive::write(out, &contents, |_, body| load(body)).map(drop)
     })?;
     let included: Vec<_> = include.iter().map(|include| include.artifact.clone()).collect();
@@ -108,21 +108,23 @@ fn fetch_and_store(
 }
 
 /// What a failed fetch means for the object.
-pub(super) fn classify(error: &sources::git::Error) -> Rest {
+pub(super) fn classify(error: &sources::git::Error) -> Outcome {
     use sources::git::Error;
     let text = chain(error);
     match error {
-        Error::InvalidUrl { .. } => Rest::Stalled(URL_INVALID, text),
-        Error::Busy { busy, .. } => Rest::Failed(GIT_OPERATION_FAILED, text, Wake::at(busy.until)),
-        Error::InvalidReference { .. } => Rest::Stalled(GIT_OPERATION_FAILED, text),
+        Error::InvalidUrl { .. } => Outcome::Stalled(URL_INVALID, text),
+        Error::Busy { busy, .. } => {
+            Outcome::Failed(GIT_OPERATION_FAILED, text, Wake::at(busy.until))
+        }
+        Error::InvalidReference { .. } => Outcome::Stalled(GIT_OPERATION_FAILED, text),
         Error::InvalidSparse { .. } => {
-            Rest::Stalled(reason::INVALID_PATH, format!("spec.sparseCheckout: {text}"))
+            Outcome::Stalled(reason::INVALID_PATH, format!("spec.sparseCheckout: {text}"))
         }
         Error::BadSecret(_) | Error::AuthenticationFailed { .. } | Error::ProxyRefused { .. } => {
-            Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         }
         // A branch or a server may change without the spec, so the rest is tried again.
-        _ => Rest::Failed(GIT_OPERATION_FAILED, text, Wake::default()),
+        _ => Outcome::Failed(GIT_OPERATION_FAILED, text, Wake::default()),
     }
 }
 
@@ -137,7 +139,7 @@ fn working(context: &Context) -> sources::git::Context {
 }
 
 /// The revision that the remote has now.
-pub(super) async fn ask(run: &Arc<SourceRun<GitRepository>>) -> Result<String, Rest> {
+pub(super) async fn ask(run: &Arc<SourceRun<GitRepository>>) -> Result<String, Outcome> {
     let working = working(&run.context);
     let run = run.clone();
     let tip = move || {
@@ -151,7 +153,7 @@ pub(super) async fn ask(run: &Arc<SourceRun<GitRepository>>) -> Result<String, R
 /// Fetches the remote as it is now, packs it and keeps it.
 pub(super) async fn fetch(
     run: &Arc<SourceRun<GitRepository>>,
-) -> Result<StoredArtifact<GitRepositoryStatus>, Rest> {
+) -> Result<StoredArtifact<GitRepositoryStatus>, Outcome> {
     let working = working(&run.context);
     let run = run.clone();
     let work = move || fetch_and_store(&run.work, &working, &run.context.artifacts, &run.object);

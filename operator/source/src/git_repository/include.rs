@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crds::source::{GitRepository, GitRepositoryInclude};
 use crds::{Artifact, ArtifactSource as _};
 use kube::core::ResourceExt as _;
-use reconcile::{Edge, ObjectKey, Rest, Wake};
+use reconcile::{Edge, ObjectKey, Outcome, Wake};
 use serde_json::{Value, json};
 use sources::reason::{ILLEGAL_PATH, INCLUDE_CYCLE, INVALID_INCLUDE, NO_ARTIFACT, NOT_FOUND};
 use tree::RelPath;
 
-use windlass_runtime::catalog::own;
+use windlass_runtime::catalog::artifact_owner;
 use windlass_runtime::context::Context;
 use windlass_runtime::kind::node_named;
 
@@ -52,13 +52,13 @@ pub(super) fn shape(spec: &GitRepositoryInclude, artifact: &Artifact) -> Value {
     json!([spec.repository.name, spec.from_path, spec.to_path, artifact.revision, artifact.digest])
 }
 
-/// Tells the hub who is included, so that a new artifact there makes one here.
+/// Tells the work queue who is included, so that a new artifact there makes one here.
 pub(super) fn edges(context: &Context, node: &ObjectKey, object: &GitRepository) {
     let nodes: BTreeSet<ObjectKey> = included(object)
         .iter()
         .map(|include| node_named::<GitRepository>(&node.namespace, &include.repository.name))
         .collect();
-    context.hub.set_edges(node, Edge::Source, nodes);
+    context.work_queue.set_edges(node, Edge::Source, nodes);
 }
 
 /// Finds what is included, as the watch last saw it.
@@ -68,21 +68,21 @@ pub(super) fn resolve(
     context: &Context,
     node: &ObjectKey,
     object: &GitRepository,
-) -> Result<Vec<Include>, Rest> {
+) -> Result<Vec<Include>, Outcome> {
     let namespace = &node.namespace;
     let name = object.name_any();
     let find = |name: &str| context.seen::<GitRepository>(namespace, name);
     let count = object.spec.include.len();
     if count > MOST_INCLUDES {
         let text = format!("spec.include has {count} entries, which is more than {MOST_INCLUDES}");
-        return Err(Rest::Stalled(INVALID_INCLUDE, text));
+        return Err(Outcome::Stalled(INVALID_INCLUDE, text));
     }
     let names = |object: &GitRepository| {
         included(object).iter().map(|it| it.repository.name.clone()).collect::<Vec<_>>()
     };
     if names(object).contains(&name) {
         let text = "spec.include names this GitRepository itself; remove that entry";
-        return Err(Rest::Stalled(INCLUDE_CYCLE, text.to_owned()));
+        return Err(Outcome::Stalled(INCLUDE_CYCLE, text.to_owned()));
     }
     let way = cycle(&name, names(object), |other| find(other).map_or(Vec::new(), |o| names(&o)));
     if let Some(way) = way {
@@ -91,12 +91,12 @@ pub(super) fn resolve(
             "spec.include leads back to this GitRepository: {}; remove one of these includes",
             way.join(" → ")
         );
-        return Err(Rest::Blocked(INCLUDE_CYCLE, text, Wake::on(others)));
+        return Err(Outcome::Blocked(INCLUDE_CYCLE, text, Wake::on(others)));
     }
     let include = |spec: &GitRepositoryInclude| {
         let other = &spec.repository.name;
         let node = node_named::<GitRepository>(namespace, other);
-        let blocked = |why, text: String| Rest::Blocked(why, text, Wake::on([node.clone()]));
+        let blocked = |why, text: String| Outcome::Blocked(why, text, Wake::on([node.clone()]));
         let missing = || {
             let text = format!(
                 "could not get resource for include '{other}': GitRepository '{namespace}/{other}' not found; \
@@ -107,7 +107,7 @@ pub(super) fn resolve(
         let found = find(other).ok_or_else(missing)?;
         let none = || blocked(NO_ARTIFACT, format!("no artifact available for include '{other}'"));
         let artifact = found.artifact().cloned().ok_or_else(none)?;
-        own::check(&node, &artifact, false).map_err(|why| blocked(NO_ARTIFACT, why))?;
+        artifact_owner::check(&node, &artifact, false).map_err(|why| blocked(NO_ARTIFACT, why))?;
         let from = inside("fromPath", spec.from_path.as_deref().unwrap_or_default())?;
         let to = inside("toPath", spec.to_path.as_deref().unwrap_or(other))?;
         Ok(Include { node: node.clone(), artifact, from, to, spec: spec.clone() })
@@ -117,9 +117,9 @@ pub(super) fn resolve(
 
 /// A path in a tree. Parity(flux): a leading `/` stands for the root of the tree.
 /// Differs(flux): there a path that climbs out is cut off at the root; here it is refused.
-fn inside(field: &str, path: &str) -> Result<RelPath, Rest> {
+fn inside(field: &str, path: &str) -> Result<RelPath, Outcome> {
     RelPath::parse(path.trim_start_matches('/'))
-        .map_err(|error| Rest::Stalled(ILLEGAL_PATH, format!("spec.include[].{field}: {error}")))
+        .map_err(|error| Outcome::Stalled(ILLEGAL_PATH, format!("spec.include[].{field}: {error}")))
 }
 
 /// The shortest way by which a name leads back to itself, from itself to itself.
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_told_by_its_shortest_way() {
+    fn a_cycle_is_reported_by_its_shortest_path() {
         assert_eq!(
             way(&[("a", "b"), ("b", "c"), ("c", "a"), ("b", "a")]).as_deref(),
             Some("a b a")
@@ -185,8 +185,8 @@ mod tests {
     fn paths_stay_in_their_trees() {
         assert_eq!(inside("toPath", "/a/../b").unwrap().as_str(), "b");
         assert!(inside("fromPath", "").unwrap().is_root());
-        let rest = inside("fromPath", "a/../../b").unwrap_err();
-        assert!(matches!(rest, Rest::Stalled(ILLEGAL_PATH, _)), "{rest:?}");
-        assert!(rest.text().starts_with("spec.include[].fromPath: "), "{}", rest.text());
+        let outcome = inside("fromPath", "a/../../b").unwrap_err();
+        assert!(matches!(outcome, Outcome::Stalled(ILLEGAL_PATH, _)), "{outcome:?}");
+        assert!(outcome.text().starts_with("spec.include[].fromPath: "), "{}", outcome.text());
     }
 }

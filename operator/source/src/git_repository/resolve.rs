@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crds::LocalObjectReference;
 use crds::source::GitRepository;
 use kube::core::ResourceExt as _;
-use reconcile::{ObjectKey, Rest, Wake};
+use reconcile::{ObjectKey, Outcome, Wake};
 use signatures::git::GitVerificationError;
 use sources::reason::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
 
@@ -33,7 +33,7 @@ pub(super) async fn resolve(
     context: &Context,
     node: &ObjectKey,
     object: &GitRepository,
-) -> Result<GitRepositoryInputs, Rest> {
+) -> Result<GitRepositoryInputs, Outcome> {
     include::edges(context, node, object);
     let spec = &object.spec;
     let credentials =
@@ -62,11 +62,11 @@ pub(super) async fn resolve(
 async fn keys(
     object: &GitRepository,
     references: &mut References,
-) -> Result<Option<GitSecretData>, Rest> {
+) -> Result<Option<GitSecretData>, Outcome> {
     let Some(verify) = &object.spec.verify else { return Ok(None) };
     let failed = |why: String| {
         let text = GitVerificationError::without_keys(&why).message;
-        Rest::Failed(VERIFICATION_ERROR, text, Wake::default())
+        Outcome::Failed(VERIFICATION_ERROR, text, Wake::default())
     };
     let namespace = object.namespace().unwrap_or_default();
     let name = &verify.secret_ref.name;
@@ -88,13 +88,13 @@ impl SecretField<'_> {
         &self,
         object: &GitRepository,
         references: &mut References,
-    ) -> Result<Option<GitSecretData>, Rest> {
+    ) -> Result<Option<GitSecretData>, Outcome> {
         let Some(reference) = self.reference else { return Ok(None) };
         let namespace = object.namespace().unwrap_or_default();
         let name = &reference.name;
         let failed = |why: String| {
             let text = format!("{}failed to get secret '{namespace}/{name}': {why}", self.what);
-            Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         };
         let secret = references.secret(&namespace, name).await;
         let secret = secret.map_err(|error| failed(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! What a person sees in `kubectl describe`, from where a run came to rest.
+//! What a person sees in `kubectl describe`, from the outcome of a run.
 
 use crds::Artifact;
 use crds::source::GitRepositoryStatus;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::source::report::{Report, report};
-use crate::source::verified::VerificationRecord;
+use crate::source::verification::VerificationRecord;
 use windlass_runtime::record::conditions_of;
 
 fn time() -> Time {
@@ -35,8 +35,8 @@ fn stored() -> StoredArtifact<GitRepositoryStatus> {
     StoredArtifact::new(artifact, "stored artifact for commit 'Greet politely'".to_owned(), |_| {})
 }
 
-fn settled() -> Rest {
-    Rest::Settled(reason::SUCCEEDED, "stored artifact for revision 'main@sha1:1'".to_owned())
+fn settled() -> Outcome {
+    Outcome::Settled(reason::SUCCEEDED, "stored artifact for revision 'main@sha1:1'".to_owned())
 }
 
 fn check(report: &Report<GitRepositoryStatus>, expected: &Expect) {
@@ -55,7 +55,7 @@ fn check(report: &Report<GitRepositoryStatus>, expected: &Expect) {
 }
 
 #[test]
-fn a_new_artifact_is_ready_and_told() {
+fn a_new_artifact_is_ready_and_an_event() {
     let report = report(&repository(json!({})), None, Some(&stored()), None, &settled(), time());
     check(
         &report,
@@ -85,7 +85,7 @@ fn a_run_that_finds_nothing_new_writes_nothing_but_a_new_address() {
 #[test]
 fn a_failed_fetch_keeps_the_artifact_and_says_why() {
     let first = report(&repository(json!({})), None, Some(&stored()), None, &settled(), time());
-    let failed = Rest::Failed(
+    let failed = Outcome::Failed(
         sources::reason::GIT_OPERATION_FAILED,
         "example.com cannot be reached".to_owned(),
         Wake::at(time()),
@@ -127,7 +127,7 @@ fn what_is_included_goes_into_the_status_and_waiting_for_it_is_no_failure() {
     assert_eq!(after["observedRecurseSubmodules"], true);
 
     let text = "no artifact available for include 'lib'".to_owned();
-    let blocked = Rest::Blocked(NO_ARTIFACT, text, Wake::at(time()));
+    let blocked = Outcome::Blocked(NO_ARTIFACT, text, Wake::at(time()));
     check(
         &report(&repository(first.after), None, None, None, &blocked, time()),
         &expect![[r#"
@@ -144,7 +144,7 @@ fn what_is_included_goes_into_the_status_and_waiting_for_it_is_no_failure() {
 }
 
 #[test]
-fn a_signature_is_told_of_and_goes_with_the_wish_for_it() {
+fn a_signature_is_reported_and_goes_with_spec_verify() {
     let signed = StoredArtifact {
         verified: Some(VerificationRecord {
             how: json!({"mode": "HEAD"}),
@@ -168,7 +168,7 @@ fn a_signature_is_told_of_and_goes_with_the_wish_for_it() {
     assert_eq!(SourceKind::unverified(&object), None);
 
     let why = sources::reason::INVALID_COMMIT_SIGNATURE;
-    let refused = Rest::Failed(why, "signed by another".to_owned(), Wake::at(time()));
+    let refused = Outcome::Failed(why, "signed by another".to_owned(), Wake::at(time()));
     let second = report(&object, None, None, None, &refused, time());
     assert_eq!(of(&second).as_deref(), Some("False InvalidCommitSignature: signed by another"));
     let object = wanting(json!(second.after));

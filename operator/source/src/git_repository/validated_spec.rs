@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crds::source::{GitProvider, GitRepository, GitRepositoryRef, GitRepositorySpec};
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Outcome, Wake, reason};
 use sources::git::{Content, Credentials, GitLimits, Reference, Remote, RemoteUrl, Scheme, Sparse};
 use sources::http::Proxy;
 use sources::plan::ArtifactInputs;
@@ -13,7 +13,7 @@ use super::executor::{GitFetchSpec, classify};
 use super::include::Include;
 use super::resolve::GitRepositoryInputs;
 use super::verify::Verification;
-use crate::source::verified::VERIFY;
+use crate::source::verification::VERIFY;
 use crate::source::{LONGEST_TIMEOUT, SourceSpec};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -45,29 +45,29 @@ pub(super) fn unsupported(spec: &GitRepositorySpec) -> Vec<&'static str> {
 }
 
 /// Checks a spec.
-pub(super) fn wish(
+pub(super) fn desired(
     object: &GitRepository,
     resolved: GitRepositoryInputs,
-) -> Result<SourceSpec<GitFetchSpec>, Rest> {
+) -> Result<SourceSpec<GitFetchSpec>, Outcome> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
         let text = windlass_runtime::unsupported::unsupported_text(&fields);
-        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
     let url = RemoteUrl::parse(&spec.url)
-        .map_err(|error| Rest::Stalled(URL_INVALID, error.to_string()))?;
-    let unusable = |error: String| Rest::Failed(AUTHENTICATION_FAILED, error, Wake::default());
+        .map_err(|error| Outcome::Stalled(URL_INVALID, error.to_string()))?;
+    let unusable = |error: String| Outcome::Failed(AUTHENTICATION_FAILED, error, Wake::default());
     let proxy = proxy(&url, &resolved)?;
     let credentials = Credentials::from_secret(&resolved.secret, &url)
         .map_err(|error| unusable(error.to_string()))?;
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout
-        .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
+        .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
         .unwrap_or(DEFAULT_TIMEOUT)
         .min(LONGEST_TIMEOUT);
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
-        return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+        return Err(Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }
     let sparse = Sparse::parse(&spec.sparse_checkout).map_err(|error| classify(&error))?;
     let include = resolved.include.iter().map(Include::shape).collect::<Vec<_>>();
@@ -95,21 +95,21 @@ pub(super) fn wish(
 }
 
 /// The proxy that the spec asks for.
-fn proxy(url: &RemoteUrl, resolved: &GitRepositoryInputs) -> Result<Option<Proxy>, Rest> {
+fn proxy(url: &RemoteUrl, resolved: &GitRepositoryInputs) -> Result<Option<Proxy>, Outcome> {
     let Some(data) = &resolved.proxy else { return Ok(None) };
     if url.scheme() == Scheme::Ssh {
         let text = "spec.proxySecretRef is not supported for ssh URLs, only for http and https; remove it or \
                     change spec.url";
-        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text.to_owned()));
+        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text.to_owned()));
     }
     Proxy::from_secret(data).map(Some).map_err(|error| {
         let text = format!("failed to configure proxy options: {error}");
-        Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+        Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
     })
 }
 
 /// Parity(flux): commit wins over name, name over tag, tag over semver, semver over branch; without any it is `master`.
-fn reference(spec: &GitRepositorySpec) -> Result<Reference, Rest> {
+fn reference(spec: &GitRepositorySpec) -> Result<Reference, Outcome> {
     let given = spec.reference.clone().unwrap_or_default();
     Ok(match given {
         GitRepositoryRef { commit: Some(sha), branch, name, .. } => {

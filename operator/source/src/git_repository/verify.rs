@@ -4,14 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use reconcile::{Reason, Rest, Wake};
+use reconcile::{Outcome, Reason, Wake};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use signatures::git::{self, GitVerificationError, Keys, Mode, Tag};
 use sources::git::Checkout;
 
 use super::executor::classify;
-use crate::source::verified::VerificationRecord;
+use crate::source::verification::VerificationRecord;
 
 /// Who has to have signed what.
 pub(super) struct Verification {
@@ -42,7 +42,7 @@ impl Verification {
     }
 
     /// Verifies what was checked out.
-    pub(super) fn verify(&self, checkout: &Checkout) -> Result<VerificationRecord, Rest> {
+    pub(super) fn verify(&self, checkout: &Checkout) -> Result<VerificationRecord, Outcome> {
         let signable = checkout.signable().map_err(|error| classify(&error))?;
         let tag = signable.tag.as_ref().map(|tag| {
             let object = tag.object.as_ref();
@@ -57,11 +57,11 @@ impl Verification {
     }
 }
 
-fn refused(refused: GitVerificationError) -> Rest {
+fn refused(refused: GitVerificationError) -> Outcome {
     let GitVerificationError { reason, message, is_permanent } = refused;
     let why = Reason::new(reason);
     match is_permanent {
-        true => Rest::Stalled(why, message),
-        false => Rest::Failed(why, message, Wake::default()),
+        true => Outcome::Stalled(why, message),
+        false => Outcome::Failed(why, message, Wake::default()),
     }
 }

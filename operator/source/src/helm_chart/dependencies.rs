@@ -12,7 +12,7 @@ use crds::ArtifactSource as _;
 use crds::source::{HelmChart, HelmRepository, HelmRepositorySpec, HelmRepositoryType};
 use helm::chart::Dependency;
 use kube::core::ResourceExt as _;
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Outcome, Wake, reason};
 use sources::charts::dependency::{self, GitFolder};
 use sources::charts::repository::normalized;
 use sources::charts::{
@@ -29,7 +29,7 @@ use crate::helm_repository::{self, executor, with_address};
 use crate::source::executor::SourceRun;
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
-use windlass_runtime::catalog::own;
+use windlass_runtime::catalog::artifact_owner;
 use windlass_runtime::kind::node_named;
 use windlass_runtime::reference::References;
 
@@ -50,13 +50,13 @@ pub(super) async fn add(
     mut files: LoadedChartFiles,
     tree: &Arc<MemoryTree>,
     path: &RelPath,
-) -> Result<LoadedChartFiles, Rest> {
+) -> Result<LoadedChartFiles, Outcome> {
     let missing = files.missing();
     if missing.len() > MAX_FETCHED_DEPENDENCIES {
         let text = format!(
             "dependency build error: more than {MAX_FETCHED_DEPENDENCIES} dependencies are missing"
         );
-        return Err(Rest::Failed(DEPENDENCY_BUILD_ERROR, text, Wake::default()));
+        return Err(Outcome::Failed(DEPENDENCY_BUILD_ERROR, text, Wake::default()));
     }
     let mut opened = BTreeMap::new();
     for dependency in missing {
@@ -68,7 +68,7 @@ pub(super) async fn add(
                 "dependency build error: failed to add {what} dependency '{}': {why}",
                 dependency.name
             );
-            Rest::Failed(DEPENDENCY_BUILD_ERROR, text, Wake::default())
+            Outcome::Failed(DEPENDENCY_BUILD_ERROR, text, Wake::default())
         };
         let found = match place.map_err(|error| failed(chain(&error)))? {
             DependencyLocation::Folder(path) => {
@@ -123,7 +123,7 @@ async fn reading(
     work: impl FnOnce() -> Result<LoadedChartFiles, String> + Send + 'static,
 ) -> Result<LoadedChartFiles, String> {
     let done = blocking(reason::FAILED, "reading the chart", || Ok(work())).await;
-    done.unwrap_or_else(|rest| Err(rest.text().to_owned()))
+    done.unwrap_or_else(|outcome| Err(outcome.text().to_owned()))
 }
 
 /// The chart in an archive, if it is the one that is meant. Blocks.
@@ -141,7 +141,7 @@ async fn from_registry(
 ) -> Result<LoadedChartFiles, String> {
     let Dependency { name, version, .. } = dependency;
     let context = &run.context;
-    let said = |rest: Rest| rest.text().to_owned();
+    let said = |outcome: Outcome| outcome.text().to_owned();
     let found = with_address(context, &namespace_of(run), url);
     let object = found.unwrap_or_else(|| {
         let type_ = Some(HelmRepositoryType::Oci);
@@ -174,7 +174,7 @@ async fn from_registry(
 async fn open(run: &Chart, url: &str) -> Result<IndexedRepository, String> {
     let context = &run.context;
     let found = with_address(context, &namespace_of(run), url);
-    let said = |rest: Rest| rest.text().to_owned();
+    let said = |outcome: Outcome| outcome.text().to_owned();
     let repository = match &found {
         Some(object) => {
             // Not watched: a failed build is repeated anyway.
@@ -202,7 +202,7 @@ async fn open(run: &Chart, url: &str) -> Result<IndexedRepository, String> {
                 let namespace = object.namespace().unwrap_or_default();
                 let name = object.name_any();
                 let node = node_named::<HelmRepository>(&namespace, &name);
-                own::check(&node, artifact, is_elsewhere)?;
+                artifact_owner::check(&node, artifact, is_elsewhere)?;
             }
             executor::index(context, artifact, is_elsewhere).await?
         }

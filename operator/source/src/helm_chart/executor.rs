@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crds::source::{HelmChart, HelmChartStatus};
 use crds::{Artifact, ReconciledObject as _};
 use parking_lot::Mutex;
-use reconcile::{Reason, Rest, Wake, reason};
+use reconcile::{Outcome, Reason, Wake, reason};
 use sources::charts::repository::Error as RepositoryError;
 use sources::charts::{LoadedChartFiles, files, with_metadata};
 use sources::plan::KeptArtifact;
@@ -18,14 +18,14 @@ use sources::reason::{
 };
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
-use super::built::ChartArtifactMetadata;
+use super::artifact_metadata::ChartArtifactMetadata;
 use super::provenance::Keyring;
 use super::resolve::{Origin, SourceArtifact};
 use super::signed_name::SignedName;
 use super::{LATEST, generation, oci_registry, package};
 use crate::helm_repository::executor::index;
 use crate::source::executor::{RemoteRevision, SourceRun, StoredArtifact, keep};
-use crate::source::verified::VerificationRecord;
+use crate::source::verification::VerificationRecord;
 use crate::source::{busy, linked};
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
@@ -85,7 +85,7 @@ pub(crate) enum ChartLookupResult {
 }
 
 /// A failure in Flux's words: which of them only another spec or source helps against is Flux's choice too.
-pub(super) fn failed(why: Reason, text: String) -> Rest {
+pub(super) fn failed(why: Reason, text: String) -> Outcome {
     let summary = match why {
         INVALID_CHART_REFERENCE => "invalid chart reference: ",
         CHART_PULL_ERROR => "chart pull error: ",
@@ -96,9 +96,9 @@ pub(super) fn failed(why: Reason, text: String) -> Rest {
     };
     let text = format!("{summary}{text}");
     if [INVALID_CHART_REFERENCE, METADATA_PATCH_ERROR, VALUES_FILES_ERROR].contains(&why) {
-        Rest::Stalled(why, text)
+        Outcome::Stalled(why, text)
     } else {
-        Rest::Failed(why, text, Wake::default())
+        Outcome::Failed(why, text, Wake::default())
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) fn failed(why: Reason, text: String) -> Rest {
 pub(super) async fn ask(
     run: &Arc<SourceRun<HelmChart>>,
     kept: Option<&KeptArtifact>,
-) -> Result<RemoteRevision<ChartLookupResult>, Rest> {
+) -> Result<RemoteRevision<ChartLookupResult>, Outcome> {
     let work = &run.work;
     let object = &run.object;
     let same = kept.zip(last_time(object, work.origin.artifact()));
@@ -166,7 +166,7 @@ fn last_time<'o>(object: &'o HelmChart, artifact: Option<&Artifact>) -> Option<&
 async fn choose(
     run: &Arc<SourceRun<HelmChart>>,
     held: &SourceArtifact,
-) -> Result<(ChartLookupResult, String, String, bool), Rest> {
+) -> Result<(ChartLookupResult, String, String, bool), Outcome> {
     let work = &run.work;
     let spec = &run.object.spec;
     let index = index(&run.context, &held.artifact, held.is_elsewhere).await;
@@ -190,12 +190,12 @@ async fn choose(
 async fn in_tree(
     run: &Arc<SourceRun<HelmChart>>,
     held: &SourceArtifact,
-) -> Result<(ChartLookupResult, String, String, bool), Rest> {
+) -> Result<(ChartLookupResult, String, String, bool), Outcome> {
     let SourceArtifact { artifact, is_elsewhere } = held;
     let tree = windlass_runtime::artifact::files(&run.context, artifact, *is_elsewhere).await;
     let tree = tree.map_err(|why| {
         let text = format!("failed to open source artifact: {why}");
-        Rest::Failed(NO_SOURCE_ARTIFACT, text, Wake::default())
+        Outcome::Failed(NO_SOURCE_ARTIFACT, text, Wake::default())
     })?;
     let run = run.clone();
     let read = move || {
@@ -219,7 +219,7 @@ async fn in_tree(
 pub(super) async fn fetch(
     run: &Arc<SourceRun<HelmChart>>,
     found: ChartLookupResult,
-) -> Result<StoredArtifact<HelmChartStatus>, Rest> {
+) -> Result<StoredArtifact<HelmChartStatus>, Outcome> {
     match found {
         ChartLookupResult::Nothing => {
             let text = "the artifact changed while it was being read".to_owned();
@@ -267,7 +267,7 @@ async fn pulled(
     run: &Arc<SourceRun<HelmChart>>,
     archive: Vec<u8>,
     named: Option<SignedName>,
-) -> Result<StoredArtifact<HelmChartStatus>, Rest> {
+) -> Result<StoredArtifact<HelmChartStatus>, Outcome> {
     let run = run.clone();
     let pack = move || {
         let files = LoadedChartFiles::in_archive(&archive)
@@ -289,7 +289,7 @@ async fn pull(
     run: &SourceRun<HelmChart>,
     url: Option<&str>,
     digest: Option<&str>,
-) -> Result<(Vec<u8>, Option<VerificationRecord>), Rest> {
+) -> Result<(Vec<u8>, Option<VerificationRecord>), Outcome> {
     let pull_failed = |why: String| {
         failed(CHART_PULL_ERROR, format!("failed to download chart for remote reference: {why}"))
     };
@@ -303,7 +303,7 @@ async fn pull(
     let archive = pulled.map_err(|error| match error {
         error if error.is_about_credentials() => {
             let text = format!("failed to authenticate with the Helm repository: {error}");
-            Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         }
         RepositoryError::Busy(said) => busy(CHART_PULL_ERROR, &said),
         error => pull_failed(chain(&error)),
@@ -319,7 +319,7 @@ async fn pull(
 fn store<E>(
     run: &SourceRun<HelmChart>,
     write: impl FnOnce(&mut dyn std::io::Write) -> Result<(), E>,
-) -> Result<StoredArtifact<HelmChartStatus>, Rest>
+) -> Result<StoredArtifact<HelmChartStatus>, Outcome>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -330,8 +330,8 @@ where
     let latest = linked(store, &artifact, LATEST);
     let message = built.summary();
     // Parity(flux): they are told only where they may be others than those of the spec.
-    let is_told = run.object.spec.ignore_missing_values_files;
-    let files = if is_told { built.values_files.clone() } else { Vec::new() };
+    let is_listed = run.object.spec.ignore_missing_values_files;
+    let files = if is_listed { built.values_files.clone() } else { Vec::new() };
     Ok(StoredArtifact::new(artifact, message, move |status: &mut HelmChartStatus| {
         status.url.clone_from(&latest);
         status.observed_chart_name = Some(built.name.clone());

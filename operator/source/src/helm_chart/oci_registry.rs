@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::sync::Arc;
 
 use crds::source::HelmChart;
-use reconcile::{Reason, Rest, Wake};
+use reconcile::{Outcome, Reason, Wake};
 use signatures::image;
 use sources::oci::{Digest, Error, Layer, RegistryCache, Remote, Session, chart};
 use sources::reason::{
@@ -18,16 +18,16 @@ use super::resolve::Registry;
 use crate::image_trust::{ImageTrustError, Verification, signer};
 use crate::source::busy;
 use crate::source::executor::SourceRun;
-use crate::source::verified::VerificationRecord;
+use crate::source::verification::VerificationRecord;
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
 
 /// What went wrong with a registry, in Flux's words.
-fn refused(what: &str, error: &Error) -> Rest {
+fn refused(what: &str, error: &Error) -> Outcome {
     let text = || format!("{what}: {}", chain(error));
     match error {
         Error::Busy(said) => busy(CHART_PULL_ERROR, said),
-        Error::Unauthorized { .. } | Error::Login { .. } => Rest::Failed(
+        Error::Unauthorized { .. } | Error::Login { .. } => Outcome::Failed(
             AUTHENTICATION_FAILED,
             format!("failed to authenticate with the registry: {}", chain(error)),
             Wake::default(),
@@ -41,8 +41,8 @@ fn refused(what: &str, error: &Error) -> Rest {
     }
 }
 
-fn again(why: Reason, text: &str) -> Rest {
-    Rest::Failed(why, text.to_owned(), Wake::default())
+fn again(why: Reason, text: &str) -> Outcome {
+    Outcome::Failed(why, text.to_owned(), Wake::default())
 }
 
 /// The name of a chart that may be in a folder of the repository.
@@ -56,7 +56,7 @@ pub(super) async fn choose(
     known: &RegistryCache,
     name: &str,
     range: &str,
-) -> Result<(ChartLookupResult, String, String), Rest> {
+) -> Result<(ChartLookupResult, String, String), Outcome> {
     let refused =
         |error: Error| refused("failed to get chart version for remote reference", &error);
     let version = chart::choose(remote, known, range).await.map_err(refused)?;
@@ -70,7 +70,7 @@ pub(super) async fn pull(
     run: &Arc<SourceRun<HelmChart>>,
     registry: &Registry,
     version: &str,
-) -> Result<(Vec<u8>, Option<VerificationRecord>), Rest> {
+) -> Result<(Vec<u8>, Option<VerificationRecord>), Outcome> {
     let refused = |error: Error| refused("failed to download chart for remote reference", &error);
     let known = &run.context.remotes.oci;
     let session = Session::new(&registry.remote, known).map_err(refused)?;
@@ -90,7 +90,7 @@ async fn verify(
     signed: &Verification,
     session: &Session<'_>,
     digest: &Digest,
-) -> Result<VerificationRecord, Rest> {
+) -> Result<VerificationRecord, Outcome> {
     let verified = signed.verify(session, digest).await.map_err(|failure| match failure {
         ImageTrustError::Registry(error) => {
             refused("failed to fetch the signatures of the chart", &error)
@@ -124,11 +124,11 @@ mod tests {
     #[test]
     fn a_version_that_is_not_there_is_looked_for_again_and_a_range_that_is_none_is_not() {
         let none = refused("failed", &Error::NoMatch { range: "9.x".to_owned() });
-        assert!(matches!(none, Rest::Failed(INVALID_CHART_REFERENCE, ..)), "{none:?}");
+        assert!(matches!(none, Outcome::Failed(INVALID_CHART_REFERENCE, ..)), "{none:?}");
         assert_eq!(none.text(), "invalid chart reference: failed: no match found for semver: 9.x");
         let range = Selection::parse("nonsense", None, true).unwrap_err();
         let range = refused("failed", &range);
-        assert!(matches!(range, Rest::Stalled(INVALID_CHART_REFERENCE, _)), "{range:?}");
+        assert!(matches!(range, Outcome::Stalled(INVALID_CHART_REFERENCE, _)), "{range:?}");
     }
 
     #[test]

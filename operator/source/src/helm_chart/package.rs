@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crds::source::HelmChart;
-use reconcile::Rest;
+use reconcile::Outcome;
 use sources::charts::LoadedChartFiles;
 use sources::charts::values::{self, MergedValues};
 use sources::reason::{
@@ -12,7 +12,7 @@ use sources::reason::{
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::executor::failed;
-use super::{built::ChartArtifactMetadata, dependencies};
+use super::{artifact_metadata::ChartArtifactMetadata, dependencies};
 use crate::source::executor::SourceRun;
 use windlass_cluster::error::chain;
 
@@ -20,7 +20,7 @@ use windlass_cluster::error::chain;
 pub(super) fn pulled(
     run: &SourceRun<HelmChart>,
     mut files: LoadedChartFiles,
-) -> Result<LoadedChartFiles, Rest> {
+) -> Result<LoadedChartFiles, Outcome> {
     let merged = merge(run, |path| match path {
         "values.yaml" => Some(files.read(path).unwrap_or_default().to_vec()),
         path => {
@@ -37,7 +37,7 @@ pub(super) async fn local(
     run: &Arc<SourceRun<HelmChart>>,
     mut files: LoadedChartFiles,
     tree: &Arc<MemoryTree>,
-) -> Result<LoadedChartFiles, Rest> {
+) -> Result<LoadedChartFiles, Outcome> {
     let refused = |why: String| failed(INVALID_CHART_REFERENCE, why);
     let path = RelPath::parse(&run.object.spec.chart).map_err(|e| refused(e.to_string()))?;
     let merged = merge(run, |path| {
@@ -55,7 +55,7 @@ pub(super) async fn local(
 fn merge(
     run: &SourceRun<HelmChart>,
     mut read: impl FnMut(&str) -> Option<Vec<u8>>,
-) -> Result<Option<MergedValues>, Rest> {
+) -> Result<Option<MergedValues>, Outcome> {
     let paths = &run.work.values_files;
     if paths.is_empty() {
         return Ok(None);
@@ -72,7 +72,7 @@ fn put(
     run: &SourceRun<HelmChart>,
     files: &mut LoadedChartFiles,
     merged: Option<MergedValues>,
-) -> Result<(), Rest> {
+) -> Result<(), Outcome> {
     let built = run.work.built();
     let version = files.set_version(&built.version);
     version.map_err(|error| failed(METADATA_PATCH_ERROR, chain(&error)))?;
@@ -87,7 +87,7 @@ fn put(
 pub(super) fn with(
     mut files: LoadedChartFiles,
     other: LoadedChartFiles,
-) -> Result<LoadedChartFiles, Rest> {
+) -> Result<LoadedChartFiles, Outcome> {
     files.add(other).map_err(|error| failed(CHART_PACKAGE_ERROR, chain(&error)))?;
     Ok(files)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crds::source::HelmChart;
 use kube::core::ResourceExt as _;
-use reconcile::{Rest, Wake};
+use reconcile::{Outcome, Wake};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use signatures::provenance::{self, VerifiedChart as Signed};
@@ -14,7 +14,7 @@ use sources::charts::repository::{ChartRepository, Error, file_name};
 use sources::reason::{CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, VERIFICATION_ERROR};
 
 use crate::source::busy;
-use crate::source::verified::VerificationRecord;
+use crate::source::verification::VerificationRecord;
 use windlass_cluster::error::chain;
 use windlass_runtime::reference::References;
 
@@ -29,15 +29,15 @@ pub(super) fn secret_of(object: &HelmChart) -> Option<&str> {
 /// Public keys, of which one has to have signed.
 pub(super) struct Keyring(Vec<u8>);
 
-pub(super) fn refused(why: &str) -> Rest {
+pub(super) fn refused(why: &str) -> Outcome {
     let text = format!("chart verification error: {why}");
-    Rest::Failed(CHART_VERIFICATION_ERROR, text, Wake::default())
+    Outcome::Failed(CHART_VERIFICATION_ERROR, text, Wake::default())
 }
 
 /// The repository did not say whether the chart is signed: that is no reason to withdraw one that is there.
-fn unanswered(file: &str, why: &str) -> Rest {
+fn unanswered(file: &str, why: &str) -> Outcome {
     let text = format!("chart pull error: failed to get provenance file '{file}.prov': {why}");
-    Rest::Failed(CHART_PULL_ERROR, text, Wake::default())
+    Outcome::Failed(CHART_PULL_ERROR, text, Wake::default())
 }
 
 impl Keyring {
@@ -45,12 +45,12 @@ impl Keyring {
     pub(super) async fn read(
         object: &HelmChart,
         references: &mut References,
-    ) -> Result<Option<Self>, Rest> {
+    ) -> Result<Option<Self>, Outcome> {
         let Some(name) = secret_of(object) else { return Ok(None) };
         let namespace = object.namespace().unwrap_or_default();
         let failed = |why: String| {
             let text = format!("failed to get secret '{namespace}/{name}': {why}");
-            Rest::Failed(VERIFICATION_ERROR, text, Wake::default())
+            Outcome::Failed(VERIFICATION_ERROR, text, Wake::default())
         };
         let data: Option<BTreeMap<String, Vec<u8>>> =
             references.secret(&namespace, name).await.map_err(|error| failed(error.to_string()))?;
@@ -70,7 +70,7 @@ impl Keyring {
         repository: &ChartRepository,
         reference: &str,
         archive: &[u8],
-    ) -> Result<VerificationRecord, Rest> {
+    ) -> Result<VerificationRecord, Outcome> {
         let file = file_name(reference);
         let provenance = repository.provenance(reference).await.map_err(|error| match error {
             // A server says so of a file that is not there; one that forbids it may have it.
@@ -83,11 +83,11 @@ impl Keyring {
         let now = jiff::Timestamp::now().as_second().try_into().unwrap_or_default();
         let signed = provenance::verify(file, archive, &provenance, &self.0, now);
         let signed = signed.map_err(|why| refused(&why.to_string()))?;
-        Ok(VerificationRecord { how: self.shape(), text: told(file, &signed) })
+        Ok(VerificationRecord { how: self.shape(), text: verification_text(file, &signed) })
     }
 }
 
-fn told(file: &str, signed: &Signed) -> String {
+fn verification_text(file: &str, signed: &Signed) -> String {
     let Signed { signers, fingerprint, digest } = signed;
     let signers = signers.join(", ");
     format!(
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_repository_that_does_not_answer_refuses_no_signature() {
-        let rest = unanswered("app-1.0.0.tgz", "503");
-        assert!(!is_refused_signature(rest.reason()), "{rest:?}");
+        let outcome = unanswered("app-1.0.0.tgz", "503");
+        assert!(!is_refused_signature(outcome.reason()), "{outcome:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crds::Artifact;
 use crds::source::{ChartSourceKind, HelmChart, HelmRepository};
 use kube::core::ResourceExt as _;
-use reconcile::{Edge, ObjectKey, Rest, Wake};
+use reconcile::{Edge, ObjectKey, Outcome, Wake};
 use sources::charts::ChartRepository;
 use sources::oci::Remote;
 use sources::reason::{
@@ -58,9 +58,9 @@ fn source_node(object: &HelmChart) -> ObjectKey {
     ObjectKey::new(SOURCES, source.kind.as_str(), &namespace, &source.name)
 }
 
-/// Tells the hub which source it is, so that a new artifact there is observed here.
+/// Tells the work queue which source it is, so that a new artifact there is observed here.
 pub(super) fn edges(context: &Context, node: &ObjectKey, object: &HelmChart) {
-    context.hub.set_edges(node, Edge::Source, BTreeSet::from([source_node(object)]));
+    context.work_queue.set_edges(node, Edge::Source, BTreeSet::from([source_node(object)]));
 }
 
 /// Finds the source, as the watch last saw it, and reads the Secrets that it and the chart name.
@@ -68,11 +68,11 @@ pub(super) async fn resolve(
     context: &Context,
     node: &ObjectKey,
     object: &HelmChart,
-) -> Result<(Origin, Option<Keyring>), Rest> {
+) -> Result<(Origin, Option<Keyring>), Outcome> {
     let source = source_node(object);
     let kind = &source.kind;
     let name = &source.name;
-    let blocked = |why, text: String| Rest::Blocked(why, text, Wake::on([source.clone()]));
+    let blocked = |why, text: String| Outcome::Blocked(why, text, Wake::on([source.clone()]));
     let missing = || {
         let text = format!(
             "failed to get source: {kind} '{}/{name}' not found; create it or correct spec.sourceRef",
@@ -88,9 +88,9 @@ pub(super) async fn resolve(
     let url = found.as_ref().map(|found| found.spec.url.as_str()).unwrap_or_default();
     let signed = match signed(object, url, &mut references).await {
         Ok(signed) => signed,
-        Err(rest) => {
+        Err(outcome) => {
             references.watch(node);
-            return Err(rest);
+            return Err(outcome);
         }
     };
     if is_repository {
@@ -109,7 +109,7 @@ pub(super) async fn resolve(
         // Parity(flux): it fails there too. Charts of an index have provenance files in place of such signatures.
         let text = "chart verification error: spec.verify is for charts of OCI registries; remove it, or reference a \
                     HelmRepository of type `oci`";
-        return Err(Rest::Stalled(CHART_VERIFICATION_ERROR, text.to_owned()));
+        return Err(Outcome::Stalled(CHART_VERIFICATION_ERROR, text.to_owned()));
     }
     let found = context.sources.find(&source, &context.settings).ok_or_else(missing)?;
     let denied = found.denied;
@@ -139,11 +139,11 @@ async fn signed(
     object: &HelmChart,
     url: &str,
     references: &mut References,
-) -> Result<Option<Verification>, Rest> {
+) -> Result<Option<Verification>, Outcome> {
     let Some(verify) = &object.spec.verify else { return Ok(None) };
     let namespace = object.namespace().unwrap_or_default();
     let repository = format!("{}/{}", url.trim_end_matches('/'), object.spec.chart);
     let read = SignaturePolicy::of_chart(verify).read(&repository, &namespace, references).await;
-    let unread = |text| Rest::Failed(VERIFICATION_ERROR, text, Wake::default());
+    let unread = |text| Outcome::Failed(VERIFICATION_ERROR, text, Wake::default());
     read.map(Some).map_err(unread)
 }

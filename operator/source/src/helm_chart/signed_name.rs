@@ -3,7 +3,7 @@
 //! Elsewhere: signatures themselves (`provenance.rs`, `oci_registry.rs`).
 
 use helm::chart::Metadata;
-use reconcile::Rest;
+use reconcile::Outcome;
 use sources::oci::chart::is_same_version;
 
 use super::provenance::refused;
@@ -23,7 +23,7 @@ impl SignedName {
     /// chart by the same keys.
     /// Differs(flux): who may push to a registry can put the tag of a new version on the signed manifest of an old one, or of
     /// another chart in a registry of many.
-    pub(super) fn check(&self, metadata: &Metadata) -> Result<(), Rest> {
+    pub(super) fn check(&self, metadata: &Metadata) -> Result<(), Outcome> {
         let Self { place, name, version } = self;
         let Metadata { name: own, version: its, .. } = metadata;
         if own == name && is_same_version(its, version) {
@@ -54,9 +54,9 @@ mod tests {
             assert_eq!(check(place, "app", "1.0.0"), Ok(()));
             assert_eq!(check(place, "app", "v1.0.0"), Ok(()));
             for (name, version) in [("app", "2.0.1"), ("other", "1.0.0"), ("app", "1.0.0+2")] {
-                let rest = check(place, name, version).unwrap_err();
-                assert!(is_refused_signature(rest.reason()), "{rest:?}");
-                let text = rest.text();
+                let outcome = check(place, name, version).unwrap_err();
+                assert!(is_refused_signature(outcome.reason()), "{outcome:?}");
+                let text = outcome.text();
                 assert!(
                     text.contains("what is signed is chart 'app' with version '1.0.0'"),
                     "{text}"

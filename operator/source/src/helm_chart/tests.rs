@@ -1,4 +1,4 @@
-//! What a person sees of a HelmChart, from where a run came to rest.
+//! What a person sees of a HelmChart, from the outcome of a run.
 
 use crds::Artifact;
 use crds::source::HelmChartStatus;
@@ -33,7 +33,7 @@ fn lines(report: &Report<HelmChartStatus>) -> String {
 }
 
 #[test]
-fn a_chart_is_told_as_flux_tells_it() {
+fn a_chart_is_reported_as_flux_reports_it() {
     let artifact: Artifact = serde_json::from_value(json!({
         "digest": "sha256:1", "lastUpdateTime": "2026-09-21T14:13:20Z",
         "path": "helmchart/shop/app/app-1.0.0.tgz", "revision": "1.0.0",
@@ -44,7 +44,7 @@ fn a_chart_is_told_as_flux_tells_it() {
     let stored = StoredArtifact::new(artifact, message.clone(), |status: &mut HelmChartStatus| {
         status.observed_chart_name = Some("app".to_owned());
     });
-    let settled = Rest::Settled(CHART_PULL_SUCCEEDED, message);
+    let settled = Outcome::Settled(CHART_PULL_SUCCEEDED, message);
     let time = Time::from_second(1_790_000_000).unwrap();
     let first = report(&object(json!({})), None, Some(&stored), None, &settled, time);
     expect![[r#"
@@ -54,19 +54,19 @@ fn a_chart_is_told_as_flux_tells_it() {
     .assert_eq(&lines(&first));
     assert_eq!(first.after.observed_chart_name.as_deref(), Some("app"));
 
-    for (rest, condition) in [
+    for (outcome, condition) in [
         (
-            Rest::Stalled(VALUES_FILES_ERROR, "values files merge error: x".to_owned()),
+            Outcome::Stalled(VALUES_FILES_ERROR, "values files merge error: x".to_owned()),
             "BuildFailed",
         ),
-        (Rest::Failed(DEPENDENCY_BUILD_ERROR, "x".to_owned(), Wake::at(time)), "BuildFailed"),
-        (Rest::Blocked(NO_SOURCE_ARTIFACT, "x".to_owned(), Wake::at(time)), "FetchFailed"),
+        (Outcome::Failed(DEPENDENCY_BUILD_ERROR, "x".to_owned(), Wake::at(time)), "BuildFailed"),
+        (Outcome::Blocked(NO_SOURCE_ARTIFACT, "x".to_owned(), Wake::at(time)), "FetchFailed"),
         (
-            Rest::Failed(ARCHIVE_OPERATION_FAILED, "x".to_owned(), Wake::at(time)),
+            Outcome::Failed(ARCHIVE_OPERATION_FAILED, "x".to_owned(), Wake::at(time)),
             "StorageOperationFailed",
         ),
     ] {
-        let second = report(&object(first.after.clone()), None, None, None, &rest, time);
+        let second = report(&object(first.after.clone()), None, None, None, &outcome, time);
         let found = conditions_of(&second.after.conditions).iter().any(|c| c.kind == condition);
         assert!(found, "{condition}: {}", lines(&second));
         let kept =

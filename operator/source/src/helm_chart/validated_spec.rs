@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 
 use crds::source::{ChartSourceKind, HelmChart, HelmChartSpec, ReconcileStrategy};
-use reconcile::{Rest, reason};
+use reconcile::{Outcome, reason};
 use sources::reason::{INVALID_CHART_REFERENCE, INVALID_DURATION};
 use tree::RelPath;
 
@@ -13,7 +13,7 @@ use super::resolve::Origin;
 use super::{generation, shape};
 use crate::image_trust::Verification;
 use crate::source::SourceSpec;
-use crate::source::verified::VERIFY;
+use crate::source::verification::VERIFY;
 
 /// How much of a revision goes into a version. Parity(flux).
 const REVISION_DIGITS: usize = 12;
@@ -22,13 +22,13 @@ const REVISION_DIGITS: usize = 12;
 const MOST_VALUES_FILES: usize = 256;
 
 /// Checks what can be checked without the source.
-pub(super) fn check(object: &HelmChart) -> Result<(), Rest> {
+pub(super) fn check(object: &HelmChart) -> Result<(), Outcome> {
     let spec = &object.spec;
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
-        return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+        return Err(Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }
     let refused = |why: String| {
-        Rest::Stalled(INVALID_CHART_REFERENCE, format!("invalid chart reference: {why}"))
+        Outcome::Stalled(INVALID_CHART_REFERENCE, format!("invalid chart reference: {why}"))
     };
     let is_repository = spec.source_ref.kind == ChartSourceKind::HelmRepository;
     match spec.chart.as_str() {
@@ -65,17 +65,17 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Puts the spec together with its source.
-pub(super) fn wish(
+pub(super) fn desired(
     object: &HelmChart,
     origin: Origin,
     keyring: Option<Keyring>,
-) -> Result<SourceSpec<ChartFetchSpec>, Rest> {
+) -> Result<SourceSpec<ChartFetchSpec>, Outcome> {
     if keyring.is_some() && !matches!(origin, Origin::Index(..)) {
         let text = format!(
             "annotation {ANNOTATION} is for charts of HelmRepositories that have an index: remove it, or set \
              spec.verify of the source"
         );
-        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
     let spec = &object.spec;
     let values_files = values_files(spec);

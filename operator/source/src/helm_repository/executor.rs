@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crds::Artifact;
 use crds::source::{HelmRepository, HelmRepositoryStatus};
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Outcome, Wake, reason};
 use sources::charts::{self, ChartRepository, Index, IndexFetchResult};
 use sources::plan::KeptArtifact;
 use sources::reason::INDEXATION_FAILED;
@@ -25,16 +25,16 @@ pub(crate) struct RepositoryFetchSpec {
     pub(super) repository: ChartRepository,
 }
 
-fn failed(why: String) -> Rest {
+fn failed(why: String) -> Outcome {
     let text = format!("failed to fetch Helm repository index: {why}");
-    Rest::Failed(reason::FAILED, text, Wake::default())
+    Outcome::Failed(reason::FAILED, text, Wake::default())
 }
 
 /// Asks for the index, unless it is still the one that is kept.
 pub(super) async fn ask(
     run: &Arc<SourceRun<HelmRepository>>,
     kept: Option<&KeptArtifact>,
-) -> Result<RemoteRevision<Option<File>>, Rest> {
+) -> Result<RemoteRevision<Option<File>>, Outcome> {
     let repository = &run.work.repository;
     let who = node_of(&*run.object).to_string();
     let url = repository.url();
@@ -67,7 +67,7 @@ pub(super) async fn ask(
 pub(super) async fn fetch(
     run: &Arc<SourceRun<HelmRepository>>,
     index: Option<File>,
-) -> Result<StoredArtifact<HelmRepositoryStatus>, Rest> {
+) -> Result<StoredArtifact<HelmRepositoryStatus>, Outcome> {
     let run = run.clone();
     let Some(file) = index else {
         return Err(failed("the server did not send the index".to_owned()));
@@ -87,7 +87,7 @@ pub(super) async fn fetch(
         // Whoever reads charts from it finds it read.
         let shared = context
             .shared::<sources::charts::Indexes>()
-            .get(&artifact.digest, || Ok::<_, Rest>(index));
+            .get(&artifact.digest, || Ok::<_, Outcome>(index));
         shared?;
         let size = human_size(artifact.size.unwrap_or_default());
         let remote = run.work.repository.url();
@@ -100,13 +100,13 @@ pub(super) async fn fetch(
     blocking(reason::FAILED, "reading the index", store).await
 }
 
-fn read(file: &mut File) -> Result<(String, Index), Rest> {
+fn read(file: &mut File) -> Result<(String, Index), Outcome> {
     let mut text = Vec::new();
     let read = file.take(charts::MAX_INDEX + 1).read_to_end(&mut text);
     read.map_err(|error| failed(error.to_string()))?;
     let index = Index::parse(&text).map_err(|error| {
         let text = format!("failed to load Helm repository from index YAML: {}", chain(&error));
-        Rest::Failed(INDEXATION_FAILED, text, Wake::default())
+        Outcome::Failed(INDEXATION_FAILED, text, Wake::default())
     })?;
     let mut out = sources::archive::Digesting::new(io::sink());
     let digested = io::Write::write_all(&mut out, &text);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::source::HelmRepository;
 use objects::RedactedValue;
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Outcome, Wake, reason};
 use sources::charts::MAX_CHART;
 use sources::oci::{self, Auth, Keyring, OciRepositoryName, RegistryLimits, Remote};
 use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
@@ -17,13 +17,13 @@ use windlass_runtime::context::Context;
 /// The repository of a chart, with a login if the spec wants one.
 ///
 /// # Errors
-/// Where a run rests: a field without support, an address or Secret that cannot be used, a login that fails.
+/// The outcome of a run: a field without support, an address or Secret that cannot be used, a login that fails.
 pub async fn registry(
     context: &Context,
     object: &HelmRepository,
     secrets: &Secrets,
     chart: &str,
-) -> Result<Remote, Rest> {
+) -> Result<Remote, Outcome> {
     let mut remote = remote(object, secrets, chart)?;
     let has_secret = object.spec.secret_ref.is_some();
     login(context, object.spec.provider, has_secret, &mut remote).await?;
@@ -31,7 +31,7 @@ pub async fn registry(
 }
 
 /// The repository of a chart, as the Secrets say that it is reached.
-fn remote(object: &HelmRepository, secrets: &Secrets, chart: &str) -> Result<Remote, Rest> {
+fn remote(object: &HelmRepository, secrets: &Secrets, chart: &str) -> Result<Remote, Outcome> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
@@ -40,16 +40,16 @@ fn remote(object: &HelmRepository, secrets: &Secrets, chart: &str) -> Result<Rem
             "HelmRepository '{}': {text}",
             object.metadata.name.as_deref().unwrap_or_default()
         );
-        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
-    let refused = |text: String| Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default());
+    let refused = |text: String| Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default());
     let url = format!("{}/{chart}", spec.url.trim_end_matches('/'));
     let repository = OciRepositoryName::parse(&url).map_err(|error| {
-        Rest::Stalled(URL_INVALID, format!("invalid Helm repository URL: {error}"))
+        Outcome::Stalled(URL_INVALID, format!("invalid Helm repository URL: {error}"))
     })?;
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout
-        .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
+        .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
         .unwrap_or(DEFAULT_TIMEOUT);
     let auth = match &secrets.secret {
         Some(data) => auth(data, &repository)
@@ -96,7 +96,7 @@ fn auth(data: &BTreeMap<String, Vec<u8>>, repository: &OciRepositoryName) -> Res
 mod tests {
     use super::*;
 
-    fn told(data: &[(&str, &str)]) -> Result<String, String> {
+    fn login_of(data: &[(&str, &str)]) -> Result<String, String> {
         let data = data.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
         let repository = OciRepositoryName::parse("oci://registry.example.com/charts/app").unwrap();
         Ok(match auth(&data, &repository)? {
@@ -109,10 +109,10 @@ mod tests {
     #[test]
     fn a_docker_config_or_a_user_and_a_password() {
         let config = r#"{"auths":{"registry.example.com":{"username":"a","password":"b"}}}"#;
-        assert_eq!(told(&[(".dockerconfigjson", config)]).unwrap(), "a:b");
-        assert_eq!(told(&[("username", "u"), ("password", "p")]).unwrap(), "u:p");
-        assert_eq!(told(&[]).unwrap(), "nobody");
-        let half = told(&[("username", "u")]).unwrap_err();
+        assert_eq!(login_of(&[(".dockerconfigjson", config)]).unwrap(), "a:b");
+        assert_eq!(login_of(&[("username", "u"), ("password", "p")]).unwrap(), "u:p");
+        assert_eq!(login_of(&[]).unwrap(), "nobody");
+        let half = login_of(&[("username", "u")]).unwrap_err();
         assert_eq!(half, "`username` of the Secret requires `password`");
     }
 }

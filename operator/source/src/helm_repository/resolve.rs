@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::source::HelmRepository;
 use kube::core::ResourceExt as _;
-use reconcile::{ObjectKey, Rest, Wake};
+use reconcile::{ObjectKey, Outcome, Wake};
 use sources::reason::AUTHENTICATION_FAILED;
 
 use windlass_runtime::context::Context;
@@ -27,7 +27,7 @@ pub(super) async fn resolve(
     context: &Context,
     node: &ObjectKey,
     object: &HelmRepository,
-) -> Result<Secrets, Rest> {
+) -> Result<Secrets, Outcome> {
     let mut references = References::new(&context.watcher);
     let read = secrets(object, &mut references).await;
     references.watch(node);
@@ -37,11 +37,11 @@ pub(super) async fn resolve(
 /// Reads the Secrets of a HelmRepository; both are noted before either is missed.
 ///
 /// # Errors
-/// Where a run rests: a Secret that is missing or cannot be read.
+/// The outcome of a run: a Secret that is missing or cannot be read.
 pub async fn secrets(
     object: &HelmRepository,
     references: &mut References,
-) -> Result<Secrets, Rest> {
+) -> Result<Secrets, Outcome> {
     let namespace = object.namespace().unwrap_or_default();
     let named = [
         (&object.spec.cert_secret_ref, "TLS authentication secret", "spec.certSecretRef"),
@@ -56,7 +56,7 @@ pub async fn secrets(
         let name = &reference.name;
         let failed = |why: String| {
             let text = format!("failed to get {what} '{namespace}/{name}': {why}");
-            Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         };
         let read = references.secret(&namespace, name).await;
         let missing = || failed(format!("not found; create it or correct {field}"));

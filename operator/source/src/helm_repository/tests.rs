@@ -1,4 +1,4 @@
-//! What a person sees of a HelmRepository, from where a run came to rest.
+//! What a person sees of a HelmRepository, from the outcome of a run.
 
 use crds::Artifact;
 use crds::source::HelmRepositoryStatus;
@@ -20,7 +20,7 @@ fn object(status: impl serde::Serialize) -> HelmRepository {
 }
 
 #[test]
-fn an_index_is_told_as_flux_tells_it() {
+fn an_index_is_reported_as_flux_reports_it() {
     let artifact: Artifact = serde_json::from_value(json!({
         "digest": "sha256:1", "lastUpdateTime": "2026-09-21T14:13:20Z",
         "path": "helmrepository/shop/app/index-1.yaml", "revision": "sha256:1",
@@ -32,7 +32,7 @@ fn an_index_is_told_as_flux_tells_it() {
         status.url = Some("http://a/index.yaml".to_owned());
     });
     let text = "stored artifact: revision 'sha256:1'".to_owned();
-    let settled = Rest::Settled(reason::SUCCEEDED, text);
+    let settled = Outcome::Settled(reason::SUCCEEDED, text);
     let time = Time::from_second(1_790_000_000).unwrap();
     let first = report(&object(json!({})), None, Some(&stored), None, &settled, time);
     assert_eq!(first.after.url.as_deref(), Some("http://a/index.yaml"));
@@ -41,7 +41,7 @@ fn an_index_is_told_as_flux_tells_it() {
     assert_eq!((again.after, again.events), (first.after.clone(), Vec::new()));
 
     let text = "failed to fetch Helm repository index: cannot fetch".to_owned();
-    let failed = Rest::Failed(reason::FAILED, text, Wake::at(time));
+    let failed = Outcome::Failed(reason::FAILED, text, Wake::at(time));
     let second = report(&object(first.after), None, None, None, &failed, time);
     let lines: Vec<String> = conditions_of(&second.after.conditions)
         .iter()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crds::source::{HelmRepository, HelmRepositorySpec, RegistryProvider};
-use reconcile::{Rest, Wake, reason};
+use reconcile::{Outcome, Wake, reason};
 use sources::charts::repository::Reach;
 use sources::charts::{self, ChartRepository, Credentials};
 use sources::plan::ArtifactInputs;
@@ -47,31 +47,31 @@ pub(super) fn unsupported(spec: &HelmRepositorySpec) -> Vec<&'static str> {
 }
 
 /// Checks what can be checked without its Secrets.
-pub(super) fn check(object: &HelmRepository) -> Result<(), Rest> {
+pub(super) fn check(object: &HelmRepository) -> Result<(), Outcome> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
         let text = windlass_runtime::unsupported::unsupported_text(&fields);
-        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
     if spec.url.starts_with("oci://") {
         let text = "invalid Helm repository URL: 'oci' URL scheme cannot be used with 'default' HelmRepository type; \
                     set spec.type to `oci`";
-        return Err(Rest::Stalled(URL_INVALID, text.to_owned()));
+        return Err(Outcome::Stalled(URL_INVALID, text.to_owned()));
     }
     let interval = spec.interval.as_ref().map(|it| reconcile::parse_duration(it.as_str()));
     if let Some(Err(error)) = interval {
-        return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+        return Err(Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }
     Ok(())
 }
 
 /// Checks a spec together with its Secrets.
-pub(super) fn wish(
+pub(super) fn desired(
     object: &HelmRepository,
     secrets: &Secrets,
     context: &Context,
-) -> Result<SourceSpec<RepositoryFetchSpec>, Rest> {
+) -> Result<SourceSpec<RepositoryFetchSpec>, Outcome> {
     let work = RepositoryFetchSpec { repository: repository(context, object, secrets)? };
     Ok(SourceSpec { work, shape: ArtifactInputs::default() })
 }
@@ -86,12 +86,12 @@ pub fn reach(context: &Context) -> Reach {
 /// How the repository of an object is spoken to.
 ///
 /// # Errors
-/// Where a run rests: an address, a time or a Secret that cannot be used.
+/// The outcome of a run: an address, a time or a Secret that cannot be used.
 pub fn repository(
     context: &Context,
     object: &HelmRepository,
     secrets: &Secrets,
-) -> Result<ChartRepository, Rest> {
+) -> Result<ChartRepository, Outcome> {
     reached(&reach(context), object, secrets)
 }
 
@@ -99,12 +99,12 @@ fn reached(
     reach: &Reach,
     object: &HelmRepository,
     secrets: &Secrets,
-) -> Result<ChartRepository, Rest> {
+) -> Result<ChartRepository, Outcome> {
     let spec = &object.spec;
-    let refused = |text: String| Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default());
+    let refused = |text: String| Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default());
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout
-        .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
+        .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
         .unwrap_or(DEFAULT_TIMEOUT)
         .min(LONGEST_TIMEOUT);
     let Secrets { secret, certificates } = secrets;
@@ -121,7 +121,7 @@ fn reached(
         ChartRepository::new(&spec.url, credentials, spec.pass_credentials, timeout, reach);
     repository.map_err(|error| match error {
         charts::repository::Error::BadUrl { .. } => {
-            Rest::Stalled(URL_INVALID, format!("invalid Helm repository URL: {error}"))
+            Outcome::Stalled(URL_INVALID, format!("invalid Helm repository URL: {error}"))
         }
         error => {
             refused(format!("failed to construct Helm client's TLS config: {}", chain(&error)))

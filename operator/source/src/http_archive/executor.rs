@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crds::windlass::{HTTPArchive, HTTPArchiveStatus};
-use reconcile::{Rest, Wake};
+use reconcile::{Outcome, Wake};
 use sources::archive;
 use sources::http_archive::{self, ArchiveFetchResult, Error, Remote, Validators};
 use sources::plan::KeptArtifact;
@@ -18,7 +18,7 @@ use crate::source::executor::{RemoteRevision, SourceRun, StoredArtifact, keep};
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::kind::node_of;
-use windlass_runtime::object_store::Memories;
+use windlass_runtime::object_store::StateCache;
 
 /// What is fetched.
 pub(crate) struct HttpFetchSpec {
@@ -36,23 +36,23 @@ pub(crate) struct HttpArchiveDownload {
 const FETCHING_FAILED: reconcile::Reason = reconcile::Reason::new("HTTPOperationFailed");
 
 /// What a failure means for the object.
-fn classify(error: &Error) -> Rest {
+fn classify(error: &Error) -> Outcome {
     let text = chain(error);
     match error {
-        Error::InvalidUrl { .. } | Error::InvalidDigest(_) => Rest::Stalled(URL_INVALID, text),
+        Error::InvalidUrl { .. } | Error::InvalidDigest(_) => Outcome::Stalled(URL_INVALID, text),
         Error::BadSecret(_) | Error::AuthenticationFailed { .. } => {
-            Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         }
-        Error::Mismatch { .. } => Rest::Failed(VERIFICATION_ERROR, text, Wake::default()),
+        Error::Mismatch { .. } => Outcome::Failed(VERIFICATION_ERROR, text, Wake::default()),
         Error::Busy(said) => busy(FETCHING_FAILED, said),
         // A server or a file may change without the spec, so the rest is tried again.
-        _ => Rest::Failed(FETCHING_FAILED, text, Wake::default()),
+        _ => Outcome::Failed(FETCHING_FAILED, text, Wake::default()),
     }
 }
 
 /// By what the server can tell whether it has something else than what is kept.
 fn validators(run: &SourceRun<HTTPArchive>, kept: &KeptArtifact) -> Option<Validators> {
-    let memory = run.context.shared::<Memories<RevalidatedArchive>>().of(&node_of(&*run.object));
+    let memory = run.context.shared::<StateCache<RevalidatedArchive>>().of(&node_of(&*run.object));
     let learned = memory.lock();
     if learned.of == (kept.revision.clone(), run.work.remote.url().to_string()) {
         return Some(learned.validators.clone());
@@ -68,7 +68,7 @@ fn validators(run: &SourceRun<HTTPArchive>, kept: &KeptArtifact) -> Option<Valid
 pub(super) async fn ask(
     run: &Arc<SourceRun<HTTPArchive>>,
     kept: Option<&KeptArtifact>,
-) -> Result<RemoteRevision<Option<HttpArchiveDownload>>, Rest> {
+) -> Result<RemoteRevision<Option<HttpArchiveDownload>>, Outcome> {
     let context = &run.context;
     let remote = &run.work.remote;
     let known = kept.and_then(|kept| validators(run, kept));
@@ -83,7 +83,7 @@ pub(super) async fn ask(
         // Nothing is asked on a condition without something that is kept.
         (ArchiveFetchResult::Unchanged, None) => {
             let text = format!("unexpected response with HTTP status 304 from `{}`", remote.url());
-            return Err(Rest::Failed(FETCHING_FAILED, text, Wake::default()));
+            return Err(Outcome::Failed(FETCHING_FAILED, text, Wake::default()));
         }
     };
     let found = blocking(FETCHING_FAILED, "extracting the file", move || {
@@ -94,7 +94,7 @@ pub(super) async fn ask(
         Ok(HttpArchiveDownload { tree, revision, digest, validators })
     })
     .await?;
-    let memory = context.shared::<Memories<RevalidatedArchive>>().of(&node_of(&*run.object));
+    let memory = context.shared::<StateCache<RevalidatedArchive>>().of(&node_of(&*run.object));
     let mut learned = memory.lock();
     learned.of = (found.revision.clone(), remote.url().to_string());
     learned.validators = found.validators.clone();
@@ -106,17 +106,17 @@ pub(super) async fn ask(
 pub(super) async fn fetch(
     run: &Arc<SourceRun<HTTPArchive>>,
     found: Option<HttpArchiveDownload>,
-) -> Result<StoredArtifact<HTTPArchiveStatus>, Rest> {
+) -> Result<StoredArtifact<HTTPArchiveStatus>, Outcome> {
     // What is unchanged is not fetched.
     let nothing = || {
         let text = "the server did not send the file, retrying".to_owned();
-        Rest::Failed(FETCHING_FAILED, text, Wake::default())
+        Outcome::Failed(FETCHING_FAILED, text, Wake::default())
     };
     let HttpArchiveDownload { tree, revision, digest, validators } = found.ok_or_else(nothing)?;
     let run = run.clone();
     blocking(ARCHIVE_OPERATION_FAILED, "packing", move || {
         let failed = |error: &dyn std::error::Error| {
-            Rest::Failed(ARCHIVE_OPERATION_FAILED, chain(error), Wake::default())
+            Outcome::Failed(ARCHIVE_OPERATION_FAILED, chain(error), Wake::default())
         };
         let ignore = run.object.spec.ignore.as_deref();
         let contents = http_archive::contents(&tree, ignore).map_err(|error| failed(&*error))?;
@@ -144,16 +144,16 @@ mod tests {
     #[test]
     fn what_fails_is_tried_again_unless_only_the_spec_can_help() {
         let stalled = classify(&Error::InvalidDigest("x".to_owned()));
-        assert!(matches!(stalled, Rest::Stalled(URL_INVALID, _)), "{stalled:?}");
+        assert!(matches!(stalled, Outcome::Stalled(URL_INVALID, _)), "{stalled:?}");
         let url = "https://h/a".to_owned();
         let refused = classify(&Error::AuthenticationFailed { url: url.clone(), status: 401 });
         assert_eq!(refused.reason(), AUTHENTICATION_FAILED);
         let missing = classify(&Error::Status { url, status: 404 });
-        assert!(matches!(missing, Rest::Failed(FETCHING_FAILED, ..)), "{missing:?}");
+        assert!(matches!(missing, Outcome::Failed(FETCHING_FAILED, ..)), "{missing:?}");
         assert_eq!(crate::http_archive::failure(missing.reason()), FETCH_FAILED);
         let expected = format!("sha256:{}", "0".repeat(64));
         let mismatch = classify(&Error::Mismatch { url: "https://h/a".to_owned(), expected });
-        assert!(matches!(mismatch, Rest::Failed(VERIFICATION_ERROR, ..)), "{mismatch:?}");
+        assert!(matches!(mismatch, Outcome::Failed(VERIFICATION_ERROR, ..)), "{mismatch:?}");
         let until = "2026-11-22T10:00:00Z".parse().unwrap();
         let said =
             sources::http::Busy { host: "h:443".to_owned(), until, status: 429, is_tried: false };

@@ -6,7 +6,7 @@ use crds::LocalObjectReference;
 use crds::source::ExternalArtifact;
 use crds::windlass::HTTPArchive;
 use kube::core::ResourceExt as _;
-use reconcile::{Edge, ObjectKey, Rest, Wake};
+use reconcile::{Edge, ObjectKey, Outcome, Wake};
 use sources::reason::AUTHENTICATION_FAILED;
 
 use windlass_runtime::context::Context;
@@ -29,9 +29,9 @@ pub(super) async fn resolve(
     context: &Context,
     node: &ObjectKey,
     object: &HTTPArchive,
-) -> Result<HttpArchiveInputs, Rest> {
+) -> Result<HttpArchiveInputs, Outcome> {
     let offered = node_named::<ExternalArtifact>(&node.namespace, &node.name);
-    context.hub.set_edges(node, Edge::Source, BTreeSet::from([offered]));
+    context.work_queue.set_edges(node, Edge::Source, BTreeSet::from([offered]));
     let spec = &object.spec;
     let mut references = References::new(&context.watcher);
     // All are watched before one is missed.
@@ -41,7 +41,7 @@ pub(super) async fn resolve(
         let name = &reference.name;
         let failed = |why: String| {
             let text = format!("failed to get secret '{namespace}/{name}': {why}");
-            Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
         };
         let secret = references.secret(&namespace, name).await;
         let secret = secret.map_err(|error| failed(error.to_string()))?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crds::windlass::{HTTPArchive, HTTPArchiveSpec};
-use reconcile::{Rest, Wake};
+use reconcile::{Outcome, Wake};
 use sources::git::{Auth, Credentials, RemoteUrl};
 use sources::http::Proxy;
 use sources::http_archive::{DownloadLimits, Remote};
@@ -19,15 +19,15 @@ const CERTIFICATES: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
 /// Keys of credentials, which belong in the Secret of `spec.secretRef`.
 const CREDENTIALS: [&str; 3] = ["username", "password", "bearerToken"];
 
-fn unusable(text: String) -> Rest {
-    Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+fn unusable(text: String) -> Outcome {
+    Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
 }
 
 /// Checks a spec.
-pub(super) fn wish(
+pub(super) fn desired(
     object: &HTTPArchive,
     resolved: &HttpArchiveInputs,
-) -> Result<SourceSpec<HttpFetchSpec>, Rest> {
+) -> Result<SourceSpec<HttpFetchSpec>, Outcome> {
     // No `..`: a new field must be thought about here. Those that are not read here name what was resolved, or are read by
     // the run that all sources share.
     let HTTPArchiveSpec {
@@ -43,12 +43,12 @@ pub(super) fn wish(
     } = &object.spec;
     let mut remote = Remote::new(url)
         .and_then(|remote| remote.with_digest(digest.as_deref()))
-        .map_err(|error| Rest::Stalled(URL_INVALID, error.to_string()))?;
+        .map_err(|error| Outcome::Stalled(URL_INVALID, error.to_string()))?;
     let timeout = timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout: Option<Duration> = timeout
-        .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?;
+        .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?;
     if let Err(error) = reconcile::parse_duration(interval.as_str()) {
-        return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+        return Err(Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }
     let credentials = credentials(url, resolved)?;
     remote.auth = credentials.auth;
@@ -70,7 +70,7 @@ pub(super) fn wish(
 }
 
 /// As whom the server is asked, and whom we trust.
-fn credentials(url: &str, resolved: &HttpArchiveInputs) -> Result<Credentials, Rest> {
+fn credentials(url: &str, resolved: &HttpArchiveInputs) -> Result<Credentials, Outcome> {
     let only = |data: &Option<SourceSecretData>, keys: [&str; 3]| -> SourceSecretData {
         let data = data.iter().flatten().filter(|(key, _)| keys.contains(&key.as_str()));
         data.map(|(key, value)| (key.clone(), value.clone())).collect()
@@ -79,7 +79,7 @@ fn credentials(url: &str, resolved: &HttpArchiveInputs) -> Result<Credentials, R
     data.extend(only(&resolved.certificates, CERTIFICATES));
     // The keys and their meaning are those that Flux gives them for Git over HTTP.
     let url =
-        RemoteUrl::parse(url).map_err(|error| Rest::Stalled(URL_INVALID, error.to_string()))?;
+        RemoteUrl::parse(url).map_err(|error| Outcome::Stalled(URL_INVALID, error.to_string()))?;
     let credentials =
         Credentials::from_secret(&data, &url).map_err(|error| unusable(error.to_string()))?;
     if resolved.secret.is_some() && matches!(credentials.auth, Auth::None) {

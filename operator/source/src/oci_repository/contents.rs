@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use reconcile::{Rest, Wake};
+use reconcile::{Outcome, Wake};
 use sources::archive::{self, Contents};
 use sources::ignore::{IGNORE_FILE, Matcher};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
@@ -12,14 +12,17 @@ use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use windlass_cluster::error::chain;
 
-fn failed(text: String) -> Rest {
-    Rest::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default())
+fn failed(text: String) -> Outcome {
+    Outcome::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default())
 }
 
 /// The files of a layer that are archived.
 ///
 /// Parity(flux): `.sourceignore` files of the layer hold, and `spec.ignore` after them.
-pub(super) fn contents(tree: &MemoryTree, ignore: Option<&str>) -> Result<Contents<RelPath>, Rest> {
+pub(super) fn contents(
+    tree: &MemoryTree,
+    ignore: Option<&str>,
+) -> Result<Contents<RelPath>, Outcome> {
     let mut contents = Contents::new();
     let mut ignore_files = Vec::new();
     for (path, entry) in tree.walk() {

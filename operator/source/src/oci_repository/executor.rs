@@ -1,4 +1,4 @@
-//! Asking and pulling from a registry, and what went wrong there as a rest.
+//! Asking and pulling from a registry, and what went wrong there as an outcome.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crds::source::{OCIRepository, OCIRepositoryStatus};
 use jiff::{SignedDuration, Timestamp};
-use reconcile::{Reason, Rest, Wake};
+use reconcile::{Outcome, Reason, Wake};
 use signatures::image::{self, acceptance};
 use sources::archive::{self, ExtractOptions};
 use sources::oci::{
@@ -22,7 +22,7 @@ use super::contents::{contents, write};
 use super::signed_version;
 use crate::image_trust::{ImageTrustError, Verification, signer};
 use crate::source::executor::{RemoteRevision, SourceRun, StoredArtifact, keep};
-use crate::source::verified::VerificationRecord;
+use crate::source::verification::VerificationRecord;
 use crate::source::{LATEST_ARCHIVE, linked};
 use windlass_cluster::error::chain;
 use windlass_runtime::artifact::ORIGIN_REVISION;
@@ -58,7 +58,7 @@ pub(crate) struct OciLookupResult {
 }
 
 /// What a failure means for the object; Parity(flux): `what` stands before the cause.
-fn failed(why: Reason, what: &str, error: &Error) -> Rest {
+fn failed(why: Reason, what: &str, error: &Error) -> Outcome {
     let wake = match error {
         Error::Unavailable { retry_after: Some(after), .. } => {
             let after = SignedDuration::try_from(*after).unwrap_or_default();
@@ -68,14 +68,14 @@ fn failed(why: Reason, what: &str, error: &Error) -> Rest {
         _ => Wake::default(),
     };
     let text = if what.is_empty() { chain(error) } else { format!("{what}: {}", chain(error)) };
-    Rest::Failed(why, text, wake)
+    Outcome::Failed(why, text, wake)
 }
 
 fn client<'w>(
     work: &'w OciFetchSpec,
     known: &'w RegistryCache,
     url: &str,
-) -> Result<Session<'w>, Rest> {
+) -> Result<Session<'w>, Outcome> {
     let what = super::resolve::transport(url);
     Session::new(&work.remote, known)
         .map_err(|error| super::resolve::unusable(&what, &error.to_string()))
@@ -84,7 +84,7 @@ fn client<'w>(
 /// The revision that the registry has now: no request for a digest, one for a tag, pages of tags more for a range.
 pub(super) async fn ask(
     run: &SourceRun<OCIRepository>,
-) -> Result<RemoteRevision<OciLookupResult>, Rest> {
+) -> Result<RemoteRevision<OciLookupResult>, Outcome> {
     let found = resolve_tag(&run.work, &run.context.remotes.oci, &run.object.spec.url).await?;
     Ok(RemoteRevision { revision: found.revision.clone(), found })
 }
@@ -93,7 +93,7 @@ async fn resolve_tag(
     work: &OciFetchSpec,
     known: &RegistryCache,
     url: &str,
-) -> Result<OciLookupResult, Rest> {
+) -> Result<OciLookupResult, Outcome> {
     let client = client(work, known, url)?;
     let reference = match &work.wanted {
         ArtifactSelector::One(reference) => reference.clone(),
@@ -119,7 +119,7 @@ async fn resolve_tag(
 pub(super) async fn fetch(
     run: &Arc<SourceRun<OCIRepository>>,
     found: OciLookupResult,
-) -> Result<StoredArtifact<OCIRepositoryStatus>, Rest> {
+) -> Result<StoredArtifact<OCIRepositoryStatus>, Outcome> {
     let run = run.clone();
     let known = &run.context.remotes.oci;
     let url = &run.object.spec.url;
@@ -143,7 +143,7 @@ async fn verify(
     known: &RegistryCache,
     url: &str,
     found: &OciLookupResult,
-) -> Result<Option<VerificationRecord>, Rest> {
+) -> Result<Option<VerificationRecord>, Outcome> {
     let Some(signed) = &work.signed else { return Ok(None) };
     let client = client(work, known, url)?;
     let verified =
@@ -153,7 +153,7 @@ async fn verify(
                 failed(OCI_PULL_FAILED, &what, &error)
             }
             ImageTrustError::Refused(text) => {
-                Rest::Failed(VERIFICATION_ERROR, text, Wake::default())
+                Outcome::Failed(VERIFICATION_ERROR, text, Wake::default())
             }
         })?;
     let text = match verified {
@@ -177,7 +177,7 @@ async fn pull(
     known: &RegistryCache,
     url: &str,
     found: &OciLookupResult,
-) -> Result<PulledArtifact, Rest> {
+) -> Result<PulledArtifact, Outcome> {
     let what = format!("failed to pull artifact from '{url}'");
     let client = client(work, known, url)?;
     let manifest = client.manifest(&found.digest).await;
@@ -199,7 +199,7 @@ fn store(
     object: &OCIRepository,
     pulled: PulledArtifact,
     found: &OciLookupResult,
-) -> Result<StoredArtifact<OCIRepositoryStatus>, Rest> {
+) -> Result<StoredArtifact<OCIRepositoryStatus>, Outcome> {
     // Parity(flux): the name is the same whatever becomes of the layer.
     let file = format!("{}.tar.gz", found.digest);
     let PulledArtifact { layer, annotations, .. } = pulled;
@@ -221,10 +221,10 @@ fn store(
 }
 
 /// Parity(flux): symbolic links are passed over.
-fn extract(body: File) -> Result<tree::MemoryTree, Rest> {
+fn extract(body: File) -> Result<tree::MemoryTree, Outcome> {
     archive::extract(BufReader::new(body), &ExtractOptions::default()).map_err(|error| {
         let text = format!("failed to extract layer contents from artifact: {}", chain(&error));
-        Rest::Failed(OCI_LAYER_OPERATION_FAILED, text, Wake::default())
+        Outcome::Failed(OCI_LAYER_OPERATION_FAILED, text, Wake::default())
     })
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crds::LocalObjectReference;
 use crds::source::OCIRepository;
 use kube::core::ResourceExt as _;
-use reconcile::{ObjectKey, Rest, Wake};
+use reconcile::{ObjectKey, Outcome, Wake};
 use sources::reason::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
 
 use crate::image_trust::{SignaturePolicy, Verification};
@@ -32,8 +32,8 @@ pub(super) struct OciRepositoryInputs {
 }
 
 /// What cannot be read or used makes an attempt fail, with these words before the cause.
-pub(super) fn unusable(what: &str, why: &str) -> Rest {
-    Rest::Failed(AUTHENTICATION_FAILED, format!("{what}: {why}"), Wake::default())
+pub(super) fn unusable(what: &str, why: &str) -> Outcome {
+    Outcome::Failed(AUTHENTICATION_FAILED, format!("{what}: {why}"), Wake::default())
 }
 
 /// Parity(flux): the words before what is wrong with credentials.
@@ -51,7 +51,7 @@ pub(super) async fn resolve(
     context: &Context,
     node: &ObjectKey,
     object: &OCIRepository,
-) -> Result<OciRepositoryInputs, Rest> {
+) -> Result<OciRepositoryInputs, Outcome> {
     let spec = &object.spec;
     let namespace = object.namespace().unwrap_or_default();
     // All are watched before one is missed.
@@ -70,7 +70,7 @@ pub(super) async fn resolve(
         Some(verify) => {
             let wanted = SignaturePolicy::of_repository(verify);
             let read = wanted.read(&spec.url, &namespace, &mut references).await;
-            let unread = |text| Rest::Failed(VERIFICATION_ERROR, text, Wake::default());
+            let unread = |text| Outcome::Failed(VERIFICATION_ERROR, text, Wake::default());
             read.map(Some).map_err(unread)
         }
         None => Ok(None),
@@ -97,7 +97,7 @@ impl SpecReader<'_> {
         field: &str,
         what: &str,
         reference: Option<&LocalObjectReference>,
-    ) -> Result<Option<OciSecretData>, Rest> {
+    ) -> Result<Option<OciSecretData>, Outcome> {
         let Some(reference) = reference else { return Ok(None) };
         let advice = format!("create it or correct {field}");
         self.secret(&reference.name, &advice).await.map(Some).map_err(|why| unusable(what, &why))
@@ -111,7 +111,7 @@ impl SpecReader<'_> {
     }
 
     /// Parity(flux): each image pull secret has to exist.
-    async fn pull_secrets(&mut self, account: &str) -> Result<Vec<OciSecretData>, Rest> {
+    async fn pull_secrets(&mut self, account: &str) -> Result<Vec<OciSecretData>, Outcome> {
         let place = format!("{}/{account}", self.namespace);
         let failed = |why: String| unusable(CREDENTIALS, &why);
         let names = self.references.pull_secrets(self.namespace, account).await;

@@ -4,7 +4,7 @@
 
 use std::io::{Read as _, Seek as _};
 
-use reconcile::{Rest, Wake};
+use reconcile::{Outcome, Wake};
 use sources::charts::{LoadedChartFiles, MAX_CHART};
 use sources::oci::Layer;
 use sources::oci::chart::{is_same_version, stated_version};
@@ -17,7 +17,7 @@ use windlass_cluster::error::chain;
 /// its own, and neither does a tag such as `latest`. Blocks.
 ///
 /// Differs(flux): who may push to a registry can put the tag of a new version on the signed manifest of an old one.
-pub(super) fn check(pulled: &mut PulledArtifact, tag: &str) -> Result<(), Rest> {
+pub(super) fn check(pulled: &mut PulledArtifact, tag: &str) -> Result<(), Outcome> {
     let Some(version) = stated_version(tag).filter(|_| pulled.is_chart) else { return Ok(()) };
     let own = version_of(&mut pulled.layer)?;
     if is_same_version(&own, &version) {
@@ -26,14 +26,14 @@ pub(super) fn check(pulled: &mut PulledArtifact, tag: &str) -> Result<(), Rest> 
     let text = format!(
         "what is signed is a chart with version '{own}', and the registry has it under the tag '{tag}'"
     );
-    Err(Rest::Failed(VERIFICATION_ERROR, text, Wake::default()))
+    Err(Outcome::Failed(VERIFICATION_ERROR, text, Wake::default()))
 }
 
 /// The version in the `Chart.yaml` of a layer, which can be read again then.
-fn version_of(layer: &mut Layer) -> Result<String, Rest> {
+fn version_of(layer: &mut Layer) -> Result<String, Outcome> {
     let failed = |why: String| {
         let text = format!("failed to read the version of the signed chart: {why}");
-        Rest::Failed(OCI_LAYER_OPERATION_FAILED, text, Wake::default())
+        Outcome::Failed(OCI_LAYER_OPERATION_FAILED, text, Wake::default())
     };
     if layer.size > MAX_CHART {
         return Err(failed(format!("the layer is larger than {MAX_CHART} bytes")));

@@ -38,7 +38,7 @@ fn time() -> Time {
     Time::from_second(1_790_000_000).unwrap()
 }
 
-fn told(report: &Report<OCIRepositoryStatus>) -> String {
+fn report_text(report: &Report<OCIRepositoryStatus>) -> String {
     let mut lines: Vec<String> = conditions_of(&report.after.conditions)
         .iter()
         .map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message))
@@ -57,12 +57,12 @@ fn told(report: &Report<OCIRepositoryStatus>) -> String {
 
 fn first() -> Report<OCIRepositoryStatus> {
     let text = "stored artifact for digest 'v1@sha256:1'".to_owned();
-    let settled = Rest::Settled(reason::SUCCEEDED, text);
+    let settled = Outcome::Settled(reason::SUCCEEDED, text);
     report(&repository(json!({})), None, Some(&stored()), None, &settled, time())
 }
 
 #[test]
-fn a_new_artifact_is_ready_and_told() {
+fn a_new_artifact_is_ready_and_an_event() {
     expect![[r#"
         Ready=True Succeeded: stored artifact for digest 'v1@sha256:1'
         ArtifactInStorage=True Succeeded: stored artifact for digest 'v1@sha256:1'
@@ -71,13 +71,14 @@ fn a_new_artifact_is_ready_and_told() {
         /observedIgnore "*.md"
         /observedLayerSelector {"mediaType":"m","operation":"extract"}
         event Info NewArtifact: stored artifact with revision"#]]
-    .assert_eq(&told(&first()));
+    .assert_eq(&report_text(&first()));
 }
 
 #[test]
 fn a_registry_that_refuses_leaves_the_artifact_and_says_why() {
     let text = "failed to determine artifact digest: GET https://example.com/v2/app/manifests/v1: UNAUTHORIZED: no";
-    let failed = Rest::Failed(sources::reason::OCI_PULL_FAILED, text.to_owned(), Wake::at(time()));
+    let failed =
+        Outcome::Failed(sources::reason::OCI_PULL_FAILED, text.to_owned(), Wake::at(time()));
     let second = report(&repository(first().after), None, None, None, &failed, time());
     expect![[r#"
         Reconciling=True ProgressingWithRetry: failed to determine artifact digest: GET https://example.com/v2/app/manifests/v1: UNAUTHORIZED: no
@@ -89,7 +90,7 @@ fn a_registry_that_refuses_leaves_the_artifact_and_says_why() {
         /observedIgnore "*.md"
         /observedLayerSelector {"mediaType":"m","operation":"extract"}
         event Error OCIArtifactPullFailed: failed to determine artifact digest: GET https://example.com/v2/app/manifests/v1: UNAUTHORIZED: no"#]]
-    .assert_eq(&told(&second));
+    .assert_eq(&report_text(&second));
 }
 
 #[test]
@@ -97,13 +98,13 @@ fn an_artifact_was_made_with_what_its_status_says() {
     let object = repository(first().after);
     let made = object.shape().unwrap();
     let resolved = || super::resolve::OciRepositoryInputs::default();
-    let wished =
-        |object: &OCIRepository| validated_spec::wish(object, resolved()).ok().unwrap().shape;
-    assert_eq!(made, wished(&object));
+    let shape_of =
+        |object: &OCIRepository| validated_spec::desired(object, resolved()).ok().unwrap().shape;
+    assert_eq!(made, shape_of(&object));
     let mut other = object.clone();
     other.spec.ignore = None;
-    assert_ne!(made, wished(&other));
+    assert_ne!(made, shape_of(&other));
     let mut other = object.clone();
     other.spec.layer_selector = None;
-    assert_ne!(made, wished(&other));
+    assert_ne!(made, shape_of(&other));
 }

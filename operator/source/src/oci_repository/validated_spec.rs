@@ -5,7 +5,7 @@ use std::time::Duration;
 use crds::source::{
     LayerOperation, OCIRepository, OCIRepositoryRef, OCIRepositorySpec, RegistryProvider,
 };
-use reconcile::{Rest, reason};
+use reconcile::{Outcome, reason};
 use sources::http::Proxy;
 use sources::oci::{
     self, Auth, Digest, Keyring, OciRepositoryName, Reference, RegistryLimits, Remote, Selection,
@@ -16,7 +16,7 @@ use sources::reason::{INVALID_DURATION, OCI_PULL_FAILED, READ_OPERATION_FAILED, 
 
 use super::executor::{ArtifactSelector, OciFetchSpec};
 use super::resolve::{CREDENTIALS, OciRepositoryInputs, PROXY, transport, unusable};
-use crate::source::verified::VERIFY;
+use crate::source::verification::VERIFY;
 use crate::source::{LONGEST_TIMEOUT, SourceSpec};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -55,33 +55,33 @@ pub(super) fn unsupported(spec: &OCIRepositorySpec) -> Vec<&'static str> {
 }
 
 /// Refuses what has no support.
-pub(super) fn check(spec: &OCIRepositorySpec) -> Result<(), Rest> {
+pub(super) fn check(spec: &OCIRepositorySpec) -> Result<(), Outcome> {
     let fields = unsupported(spec);
     if fields.is_empty() {
         return Ok(());
     }
     let text = windlass_runtime::unsupported::unsupported_text(&fields);
-    Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text))
+    Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, text))
 }
 
 /// Checks a spec.
-pub(super) fn wish(
+pub(super) fn desired(
     object: &OCIRepository,
     resolved: OciRepositoryInputs,
-) -> Result<SourceSpec<OciFetchSpec>, Rest> {
+) -> Result<SourceSpec<OciFetchSpec>, Outcome> {
     let spec = &object.spec;
     check(spec)?;
     let repository = OciRepositoryName::parse(&spec.url).map_err(|error| {
         let url = sources::bases::without_credentials(&spec.url);
-        Rest::Stalled(URL_INVALID, format!("URL validation failed for '{url}': {error}"))
+        Outcome::Stalled(URL_INVALID, format!("URL validation failed for '{url}': {error}"))
     })?;
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout
-        .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
+        .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
         .unwrap_or(DEFAULT_TIMEOUT)
         .min(LONGEST_TIMEOUT);
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
-        return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+        return Err(Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
     }
     let selector = spec.layer_selector.clone().unwrap_or_default();
     let wanted = wanted(spec, selector.media_type.as_deref() == Some(chart::CHART))?;
@@ -119,7 +119,7 @@ pub(super) fn wish(
 ///
 /// Parity(flux): image pull secrets of other types are passed over.
 /// Differs(flux): a Secret of another type in `spec.secretRef` is an error, where Flux accesses the registry anonymously.
-fn auth(repository: &OciRepositoryName, resolved: &OciRepositoryInputs) -> Result<Auth, Rest> {
+fn auth(repository: &OciRepositoryName, resolved: &OciRepositoryInputs) -> Result<Auth, Outcome> {
     let unusable = |error: oci::Error| unusable(CREDENTIALS, &error.to_string());
     let mut keyring = Keyring::default();
     if let Some(secret) = &resolved.secret
@@ -137,9 +137,9 @@ fn auth(repository: &OciRepositoryName, resolved: &OciRepositoryInputs) -> Resul
 /// Parity(flux): a digest wins over a range of versions, that over a tag.
 ///
 /// Differs(flux): what is malformed is not tried again, since only a change of the spec helps.
-fn wanted(spec: &OCIRepositorySpec, is_chart: bool) -> Result<ArtifactSelector, Rest> {
+fn wanted(spec: &OCIRepositorySpec, is_chart: bool) -> Result<ArtifactSelector, Outcome> {
     let stalled =
-        |why, what: &str, error: oci::Error| Rest::Stalled(why, format!("{what}: {error}"));
+        |why, what: &str, error: oci::Error| Outcome::Stalled(why, format!("{what}: {error}"));
     let no_digest = |error| stalled(OCI_PULL_FAILED, "failed to determine artifact digest", error);
     let no_tag = |error| {
         let what = format!("failed to determine the artifact tag for '{}'", spec.url);

@@ -10,15 +10,15 @@ use std::sync::Arc;
 use crds::Artifact;
 use kube::core::ResourceExt as _;
 use parking_lot::Mutex;
-use reconcile::{Rest, Wake};
+use reconcile::{Outcome, Wake};
 use sources::plan::{
     ArtifactDesiredState, ArtifactObservedState, Fetching, KeptArtifact, SourceStep,
 };
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 use sources::store::{self, Slot, Store};
 
-use super::verified::{VERIFY, VerificationRecord};
-use super::{SourceKind, lost, verified};
+use super::verification::{VERIFY, VerificationRecord};
+use super::{SourceKind, lost_artifact, verification};
 use windlass_cluster::error::chain;
 use windlass_runtime::context::Context;
 use windlass_runtime::progress;
@@ -94,12 +94,12 @@ pub(crate) fn keep<K: SourceKind, E>(
     file: &str,
     revision: &str,
     write: impl FnOnce(&mut dyn io::Write) -> Result<(), E>,
-) -> Result<Artifact, Rest>
+) -> Result<Artifact, Outcome>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let failed = |error: store::Error| {
-        Rest::Failed(ARCHIVE_OPERATION_FAILED, chain(&error), Wake::default())
+        Outcome::Failed(ARCHIVE_OPERATION_FAILED, chain(&error), Wake::default())
     };
     let now = jiff::Timestamp::now();
     let slot = slot(object).map_err(failed)?;
@@ -181,17 +181,20 @@ impl<'a, K: SourceKind> SourceExecutor<'a, K> {
         let shape = object.shape()?;
         let shape = match desired.shape.get(VERIFY) {
             Some(_) => {
-                shape.with(VERIFY, verified::how(&self.run.context, &**object, &artifact).await)
+                shape.with(VERIFY, verification::how(&self.run.context, &**object, &artifact).await)
             }
             None => shape,
         };
         let kept = KeptArtifact { revision: K::modern(&artifact.revision), shape };
-        lost::is_kept(&self.run.context, &**object, &artifact).await.then_some(kept)
+        lost_artifact::is_kept(&self.run.context, &**object, &artifact).await.then_some(kept)
     }
 }
 
 impl<K: SourceKind> reconcile::Executor<Fetching> for SourceExecutor<'_, K> {
-    async fn observe(&self, desired: &ArtifactDesiredState) -> Result<ArtifactObservedState, Rest> {
+    async fn observe(
+        &self,
+        desired: &ArtifactDesiredState,
+    ) -> Result<ArtifactObservedState, Outcome> {
         if let Some(stored) = self.stored() {
             let revision = stored.artifact.revision;
             let kept = KeptArtifact { revision: revision.clone(), shape: desired.shape.clone() };
@@ -209,7 +212,7 @@ impl<K: SourceKind> reconcile::Executor<Fetching> for SourceExecutor<'_, K> {
         Ok(ArtifactObservedState { remote: revision, kept, settled })
     }
 
-    async fn perform(&self, step: &SourceStep) -> Result<(), Rest> {
+    async fn perform(&self, step: &SourceStep) -> Result<(), Outcome> {
         let SourceStep::Fetch { revision } = step;
         let found = self.found.lock().take();
         let Some(found) = found else { return Ok(()) };
@@ -218,7 +221,7 @@ impl<K: SourceKind> reconcile::Executor<Fetching> for SourceExecutor<'_, K> {
         let stored = progress::telling(fetching, self.tell_of_fetching(revision)).await?;
         if let Some(verified) = &stored.verified {
             let SourceRun { context, object, .. } = &*self.run;
-            verified::remember(context, &**object, &stored.artifact.digest, verified).await;
+            verification::remember(context, &**object, &stored.artifact.digest, verified).await;
         }
         *self.stored.lock() = Some(stored);
         Ok(())

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use crds::{Artifact, ObjectStatus as _, SourceStatus};
 use kube::core::ResourceExt as _;
 use reconcile::reason::SUCCEEDED;
-use reconcile::{Condition, ConditionStatus, Reason, Rest, Time};
+use reconcile::{Condition, ConditionStatus, Outcome, Reason, Time};
 
 use super::SourceKind;
 use super::executor::{SourceRun, StoredArtifact};
-use super::verified::VerificationRecord;
+use super::verification::VerificationRecord;
 use windlass_cluster::events::{Event, Severity};
 use windlass_runtime::kind::REQUESTED_AT;
 use windlass_runtime::record::{conditions_of, listed, status_of};
@@ -40,13 +40,13 @@ pub(crate) struct Report<S> {
     failed: Option<String>,
 }
 
-/// Derives status and events from where the run came to rest.
+/// Derives status and events from the outcome of the run.
 pub(crate) fn report<K: SourceKind>(
     object: &K,
     run: Option<&SourceRun<K>>,
     stored: Option<&StoredArtifact<K::Status>>,
     url: Option<String>,
-    rest: &Rest,
+    outcome: &Outcome,
     now: Time,
 ) -> Report<K::Status> {
     let before = status_of(object);
@@ -79,7 +79,7 @@ pub(crate) fn report<K: SourceKind>(
             let said = Condition::find(&had, SOURCE_VERIFIED)
                 .filter(|it| it.status == ConditionStatus::True);
             conditions = match said {
-                Some(said) if rest.is_settled() => {
+                Some(said) if outcome.is_settled() => {
                     conditions.set(SOURCE_VERIFIED, ConditionStatus::True, SUCCEEDED, &said.message)
                 }
                 Some(_) => conditions.keep(SOURCE_VERIFIED),
@@ -87,14 +87,14 @@ pub(crate) fn report<K: SourceKind>(
             };
         }
     }
-    match rest {
-        Rest::Settled(why, text) => {
+    match outcome {
+        Outcome::Settled(why, text) => {
             conditions = conditions.set(ARTIFACT_IN_STORAGE, ConditionStatus::True, *why, text);
         }
-        Rest::Running(why, text, _)
-        | Rest::Blocked(why, text, _)
-        | Rest::Failed(why, text, _)
-        | Rest::Stalled(why, text) => {
+        Outcome::Running(why, text, _)
+        | Outcome::Blocked(why, text, _)
+        | Outcome::Failed(why, text, _)
+        | Outcome::Stalled(why, text) => {
             let failure = (K::CONDITIONS.of_failure)(*why);
             // The others say that something is wrong.
             let status = if failure == SOURCE_VERIFIED {
@@ -105,22 +105,22 @@ pub(crate) fn report<K: SourceKind>(
             conditions = conditions.keep(ARTIFACT_IN_STORAGE).set(failure, status, *why, text);
         }
     }
-    after.set_conditions(listed(conditions.finish(rest)));
+    after.set_conditions(listed(conditions.finish(outcome)));
     // Parity(flux): a source's observedGeneration moves when the generation was dealt with, well or for good.
-    if matches!(rest, Rest::Settled(..) | Rest::Stalled(..)) {
+    if matches!(outcome, Outcome::Settled(..) | Outcome::Stalled(..)) {
         after.set_observed_generation(generation);
     }
     if let Some(requested) = object.annotations().get(REQUESTED_AT) {
         after.set_last_handled_reconcile_at(requested);
     }
-    let failed = (!rest.is_settled()).then(|| rest.text().to_owned());
-    Report { events: events(object, stored, rest, &had), before, after, failed }
+    let failed = (!outcome.is_settled()).then(|| outcome.text().to_owned());
+    Report { events: events(object, stored, outcome, &had), before, after, failed }
 }
 
 fn events<K: SourceKind>(
     object: &K,
     stored: Option<&StoredArtifact<K::Status>>,
-    rest: &Rest,
+    outcome: &Outcome,
     had: &[Condition],
 ) -> Vec<Event> {
     let artifact = stored.map(|s| &s.artifact).or_else(|| object.artifact());
@@ -132,40 +132,48 @@ fn events<K: SourceKind>(
         })
         .unwrap_or_default();
     let was_ready = Condition::is(had, reconcile::READY, ConditionStatus::True);
-    let told = Condition::find(had, reconcile::READY)
-        .is_some_and(|c| c.reason == rest.reason().as_str() && c.message == rest.text());
-    match rest {
-        Rest::Settled(..) => match stored {
+    let is_reported = Condition::find(had, reconcile::READY)
+        .is_some_and(|c| c.reason == outcome.reason().as_str() && c.message == outcome.text());
+    match outcome {
+        Outcome::Settled(..) => match stored {
             Some(stored) => {
                 let message = stored.message.clone();
                 vec![Event {
                     severity: Severity::Info,
-                    reason: K::told_as(rest.reason()).into(),
+                    reason: K::event_reason(outcome.reason()).into(),
                     message,
                     metadata,
                 }]
             }
             None if was_ready || had.is_empty() => Vec::new(),
             None => {
-                let message = rest.text().to_owned();
+                let message = outcome.text().to_owned();
                 vec![Event {
                     severity: Severity::Info,
-                    reason: rest.reason().to_string(),
+                    reason: outcome.reason().to_string(),
                     message,
                     metadata,
                 }]
             }
         },
-        Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) if told => {
+        Outcome::Running(..)
+        | Outcome::Blocked(..)
+        | Outcome::Failed(..)
+        | Outcome::Stalled(..)
+            if is_reported =>
+        {
             Vec::new()
         }
-        Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => {
+        Outcome::Running(..)
+        | Outcome::Blocked(..)
+        | Outcome::Failed(..)
+        | Outcome::Stalled(..) => {
             // Parity(flux): waiting for something is no failure.
-            let is_waiting = matches!(rest, Rest::Blocked(..));
+            let is_waiting = matches!(outcome, Outcome::Blocked(..));
             vec![Event {
                 severity: if is_waiting { Severity::Info } else { Severity::Error },
-                reason: rest.reason().to_string(),
-                message: rest.text().to_owned(),
+                reason: outcome.reason().to_string(),
+                message: outcome.text().to_owned(),
                 metadata,
             }]
         }

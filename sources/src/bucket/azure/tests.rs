@@ -38,7 +38,7 @@ fn a_listing_has_blobs_and_what_comes_next_and_no_directories() {
 }
 
 #[test]
-fn what_cannot_be_used_of_a_secret_is_told_by_its_key_and_not_shown() {
+fn an_unusable_entry_of_a_secret_is_reported_by_its_key_and_not_shown() {
     let server = crate::bucket::tests::remote("b").server;
     let secret = RedactedValue::new("hunter2!".to_owned());
     let application = |tenant: &str, authority: &str| AzureIdentity::Application {

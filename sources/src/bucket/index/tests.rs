@@ -82,7 +82,7 @@ fn two_keys_for_one_place_are_refused_and_case_tells_names_apart() {
 }
 
 #[test]
-fn too_much_is_told_before_anything_is_fetched() {
+fn too_much_is_rejected_before_anything_is_fetched() {
     let remote = crate::bucket::tests::remote("b");
     let object = |key: &str, size| Object {
         key: key.to_owned(),

@@ -20,8 +20,8 @@ use url::Url;
 use super::call::endpoint_of_environment;
 use super::ldap::LdapUser;
 use super::transport::Transport;
-use crate::bucket::asked::printable;
-use crate::bucket::waiting::Waiting;
+use crate::bucket::credential_requests::Waiting;
+use crate::bucket::request_context::printable;
 use crate::bucket::{BucketIdentity, Error};
 use crate::http::{self, Budgets, Egress, Proxy, Tls};
 

@@ -8,7 +8,7 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 
 use super::transport::S3ConnectionError;
 use crate::bucket::Error;
-use crate::bucket::asked::{BucketRequestContext, printable};
+use crate::bucket::request_context::{BucketRequestContext, printable};
 use crate::http::{Busy, root_cause};
 
 /// What may be wrong when keys are not accepted.

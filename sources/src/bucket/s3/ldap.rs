@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::http::Tls;
 
-    fn told(credentials: &Credentials) -> (&str, &str, Option<&str>) {
+    fn parts(credentials: &Credentials) -> (&str, &str, Option<&str>) {
         let it = credentials;
         (it.access_key_id(), it.secret_access_key(), it.session_token())
     }
@@ -189,7 +189,7 @@ mod tests {
             <SessionToken>t</SessionToken></Credentials></AssumeRoleWithLDAPIdentityResult>\
             <ResponseMetadata/></AssumeRoleWithLDAPIdentityResponse>";
         let found = read(answer).unwrap();
-        assert_eq!(told(&found), ("a", "s&t", Some("t")));
+        assert_eq!(parts(&found), ("a", "s&t", Some("t")));
         let end = found.expiry().unwrap().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         assert_eq!(end.as_secs(), 1_893_456_000);
         for (from, to) in [
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_service_says_is_told_without_the_password() {
+    fn errors_of_a_service_are_quoted_without_the_password() {
         let ldap = Ldap {
             endpoint: "https://sts.example.com".parse().unwrap(),
             username: "me".to_owned(),

@@ -14,7 +14,7 @@ use aws_smithy_types::body::SdkBody;
 use futures::{StreamExt as _, future};
 use url::Position;
 
-use crate::bucket::waiting::Waiting;
+use crate::bucket::credential_requests::Waiting;
 use crate::http::budget::SendError;
 use crate::http::{self, Budgets, Egress, Proxy, Tls};
 

@@ -110,7 +110,7 @@ fn a_lock_says_which_versions_are_missing() {
 }
 
 #[test]
-fn what_is_no_chart_is_told() {
+fn a_file_that_is_no_chart_is_reported() {
     let tree = tree(&APP);
     for (path, expected) in [
         ("nowhere", "no chart found at path 'nowhere'"),

@@ -84,11 +84,11 @@ impl Store {
         let unless = since.and_then(|since| since.etag.as_deref());
         let fetching = async {
             let got = bucket::open(&self.remote, &key, unless, &self.reach.buckets).await;
-            let Some(ObjectDownload { etag, body }) = got.map_err(told)? else {
+            let Some(ObjectDownload { etag, body }) = got.map_err(repository_error)? else {
                 return Ok(IndexFetchResult::Unchanged);
             };
             let validators = Validators { etag: validator(&etag), modified: None };
-            receive_index(&url_shown, body.map_err(told).boxed(), validators).await
+            receive_index(&url_shown, body.map_err(repository_error).boxed(), validators).await
         };
         in_time(&url_shown, self.remote.timeout, fetching).await
     }
@@ -120,10 +120,12 @@ impl Store {
         let key = self.key(&url)?;
         let remote = Remote { bucket, ..self.remote.clone() };
         let fetching = async {
-            let got = bucket::open(&remote, &key, None, &self.reach.buckets).await.map_err(told)?;
+            let got = bucket::open(&remote, &key, None, &self.reach.buckets)
+                .await
+                .map_err(repository_error)?;
             let gone = || Error::Status { url: url_shown.clone(), status: 304 };
             let ObjectDownload { body, .. } = got.ok_or_else(gone)?;
-            receive_chart(&url_shown, body.map_err(told).boxed(), digest).await
+            receive_chart(&url_shown, body.map_err(repository_error).boxed(), digest).await
         };
         in_time(&url_shown, timeout, fetching).await
     }
@@ -156,7 +158,7 @@ fn bad(error: url::ParseError) -> Error {
 }
 
 /// What a bucket says, in the words of a repository.
-fn told(error: bucket::Error) -> Error {
+fn repository_error(error: bucket::Error) -> Error {
     match error {
         bucket::Error::Busy(busy) => Error::Busy(busy),
         bucket::Error::BadCredentials { endpoint, code, .. } => Error::BadKeys { endpoint, code },

@@ -114,7 +114,7 @@ async fn credentials_go_to_the_repository_and_elsewhere_only_if_that_is_asked_fo
         "/404.tgz" => answer("404 Not Found", "", b""),
         _ => answer("200 OK", "", b"chart"),
     });
-    let is_told = |server: &Server| {
+    let has_credentials = |server: &Server| {
         let asked = server.asked();
         assert!(!asked.is_empty());
         asked.iter().any(|request| request.contains("authorization:"))
@@ -131,15 +131,18 @@ async fn credentials_go_to_the_repository_and_elsewhere_only_if_that_is_asked_fo
         if reference.starts_with("http") {
             assert_eq!(own.asked().len(), 0);
         } else {
-            assert!(is_told(&own), "{reference}");
+            assert!(has_credentials(&own), "{reference}");
         }
         if let Some(expected) = to_other {
-            assert_eq!(is_told(&other), expected, "{pass} {reference}");
+            assert_eq!(has_credentials(&other), expected, "{pass} {reference}");
         }
     }
     let passing = repository(&own.url(""), true);
     passing.chart(&other.url("/moved.tgz"), None).await.unwrap();
-    assert!(is_told(&other) && !is_told(&third), "a redirect is nobody that was named");
+    assert!(
+        has_credentials(&other) && !has_credentials(&third),
+        "a redirect is nobody that was named"
+    );
     for (reference, expected) in [
         ("loop.tgz", "too many redirects"),
         ("file.tgz", "neither http nor https"),

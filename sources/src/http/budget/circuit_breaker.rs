@@ -119,9 +119,9 @@ impl CircuitBreaker {
             HostAvailability::Fine if is_trial => *self = Self::default(),
             HostAvailability::Fine if self.closed.is_none() => self.unavailable = 0,
             HostAvailability::Fine => {}
-            HostAvailability::Later(status, told) => {
+            HostAvailability::Later(status, retry_after) => {
                 self.unavailable = self.unavailable.saturating_add(1);
-                let is_patient = status == StatusCode::SERVICE_UNAVAILABLE && told.is_none();
+                let is_patient = status == StatusCode::SERVICE_UNAVAILABLE && retry_after.is_none();
                 if self.closed.is_none()
                     && is_patient
                     && self.unavailable < MAX_CONSECUTIVE_UNAVAILABLE_RESPONSES
@@ -129,10 +129,10 @@ impl CircuitBreaker {
                     return;
                 }
                 // Of all that were on their way only the first counts for the growing delay.
-                if self.closed.is_some() && !is_trial && told.is_none() {
+                if self.closed.is_some() && !is_trial && retry_after.is_none() {
                     return;
                 }
-                let until = after(now, self.delay(told));
+                let until = after(now, self.delay(retry_after));
                 let before = self.closed.as_ref().filter(|_| !is_trial);
                 let trial = before.and_then(|closed| closed.trial);
                 let until = before.map_or(until, |closed| closed.until.max(until));
@@ -162,9 +162,9 @@ impl CircuitBreaker {
         }
     }
 
-    fn delay(&mut self, told: Option<Duration>) -> Duration {
-        match told {
-            Some(told) => told.clamp(MIN_RETRY_AFTER_DELAY, MAX_RETRY_AFTER_DELAY),
+    fn delay(&mut self, retry_after: Option<Duration>) -> Duration {
+        match retry_after {
+            Some(retry_after) => retry_after.clamp(MIN_RETRY_AFTER_DELAY, MAX_RETRY_AFTER_DELAY),
             None => {
                 let delay = INITIAL_BACKOFF_DELAY.saturating_mul(1 << self.guesses.min(16));
                 self.guesses = self.guesses.saturating_add(1);

@@ -20,10 +20,10 @@ async fn serve(first: Vec<&'static str>) -> (Url, Arc<RequestCounters>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
     let seen = Arc::new(RequestCounters::default());
-    let told = seen.clone();
+    let recorded = seen.clone();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let seen = told.clone();
+            let seen = recorded.clone();
             let first = first.clone();
             tokio::spawn(async move {
                 let mut asked = [0; 4096];

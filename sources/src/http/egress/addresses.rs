@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_that_are_not_the_internet_are_told_from_it() {
+    fn networks_that_are_not_the_internet_are_distinguished_from_it() {
         sorts(
             Sort::Private,
             &[

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn told(egress: &Egress, url: &str) -> String {
+fn refusal_text(egress: &Egress, url: &str) -> String {
     egress.admits(&Url::parse(url).unwrap()).err().map(|it| it.to_string()).unwrap_or_default()
 }
 
@@ -15,19 +15,25 @@ fn an_address_is_checked_however_it_is_written() {
     let public = Egress::Public(Arc::default());
     for url in ["http://127.1/", "http://2130706433/", "http://0x7f.1/", "https://[::1]:1/"] {
         assert!(
-            told(&public, url)
+            refusal_text(&public, url)
                 .ends_with("does not resolve to a public address; others are not allowed")
         );
-        assert!(told(&Egress::Named(Arc::default()), url).contains("resolves to windlass itself"));
-        assert_eq!(told(&Egress::with_loopback(), url), "");
-        assert_eq!(told(&Egress::Anywhere, url), "");
+        assert!(
+            refusal_text(&Egress::Named(Arc::default()), url)
+                .contains("resolves to windlass itself")
+        );
+        assert_eq!(refusal_text(&Egress::with_loopback(), url), "");
+        assert_eq!(refusal_text(&Egress::Anywhere, url), "");
     }
     for url in ["https://1.1.1.1/a", "https://example.com/"] {
-        assert_eq!(told(&public, url), "");
+        assert_eq!(refusal_text(&public, url), "");
     }
     // Of which only web addresses know that they are numbers.
     for url in ["ssh://git@127.0.0.1/a", "socks5://0x7f000001:1080", "ssh://[::ffff:127.0.0.1]/"] {
-        assert!(told(&Egress::Named(Arc::default()), url).contains("resolves to windlass itself"));
+        assert!(
+            refusal_text(&Egress::Named(Arc::default()), url)
+                .contains("resolves to windlass itself")
+        );
     }
 }
 
@@ -47,10 +53,10 @@ fn metadata_are_refused_whatever_is_allowed() {
             "http://100.100.100.200/",
             "http://168.63.129.16/metadata",
         ] {
-            assert_ne!(told(&egress, url), "", "{url}");
+            assert_ne!(refusal_text(&egress, url), "", "{url}");
         }
     }
-    let error = told(&Egress::Named(Arc::default()), "http://168.63.129.16/");
+    let error = refusal_text(&Egress::Named(Arc::default()), "http://168.63.129.16/");
     let expected =
         "`168.63.129.16` resolves to a link-local or cloud metadata address, which is not allowed";
     assert_eq!(error, expected);
@@ -62,28 +68,28 @@ fn a_private_network_may_be_named_and_what_windlass_is_may_not() {
     let egress = Egress::Named(rules.clone());
     let all = ["http://10.0.0.1/", "http://[fd00::1]/", "http://192.168.1.1/", "http://a.svc/"];
     for url in all {
-        assert_eq!(told(&egress, url), "", "{url}");
+        assert_eq!(refusal_text(&egress, url), "", "{url}");
     }
     rules.learn_own(vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()]);
     for url in ["http://10.0.0.1:9090/a", "http://[::ffff:10.0.0.1]/", "http://[fd00::1]/"] {
-        assert!(told(&egress, url).contains("resolves to windlass itself"), "{url}");
+        assert!(refusal_text(&egress, url).contains("resolves to windlass itself"), "{url}");
     }
-    assert_eq!(told(&egress, "http://192.168.1.1/"), "");
+    assert_eq!(refusal_text(&egress, "http://192.168.1.1/"), "");
 }
 
 #[test]
 fn services_are_refused_where_that_was_learned_and_exceptions_are_made() {
     let rules = Arc::new(Rules::new(nets(&["10.96.7.0/24", "127.0.0.0/8"])));
     let egress = Egress::Named(rules.clone());
-    assert_eq!(told(&egress, "http://10.96.0.1/"), "");
+    assert_eq!(refusal_text(&egress, "http://10.96.0.1/"), "");
     rules.refuse_services(nets(&["10.96.0.0/12", "fd00:10:96::/108"]));
     for url in ["http://10.96.0.1/", "http://[fd00:10:96::1]/", "http://[64:ff9b::10.111.1.2]/"] {
-        assert!(told(&egress, url).contains("--allow-source-cidrs"), "{url}");
+        assert!(refusal_text(&egress, url).contains("--allow-source-cidrs"), "{url}");
     }
-    assert_eq!(told(&egress, "http://10.96.7.9:3000/"), "");
-    assert_eq!(told(&egress, "http://10.112.0.1/"), "");
+    assert_eq!(refusal_text(&egress, "http://10.96.7.9:3000/"), "");
+    assert_eq!(refusal_text(&egress, "http://10.112.0.1/"), "");
     // What is allowed is an exception for Services, and not for what is never asked.
-    assert!(told(&egress, "http://127.0.0.1/").contains("resolves to windlass itself"));
+    assert!(refusal_text(&egress, "http://127.0.0.1/").contains("resolves to windlass itself"));
 }
 
 #[test]

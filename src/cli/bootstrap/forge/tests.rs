@@ -173,7 +173,7 @@ fn keys_may_have_a_host_and_a_port_of_their_own() {
         "ssh://git@ssh.acme.example:2222/acme/fleet.git"
     );
     for wrong in ["", "a/b", "me@a", "a:b", "a?b", "-oProxyCommand=x"] {
-        let told = ssh_url(&[host, &format!("--ssh-hostname={wrong}")]).unwrap_err();
-        assert!(told.contains("is not the name of a host"), "{wrong}: {told}");
+        let error = ssh_url(&[host, &format!("--ssh-hostname={wrong}")]).unwrap_err();
+        assert!(error.contains("is not the name of a host"), "{wrong}: {error}");
     }
 }

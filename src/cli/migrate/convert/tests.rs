@@ -230,7 +230,7 @@ spec:
 }
 
 #[test]
-fn what_an_application_says_beyond_that_is_told() {
+fn other_fields_of_an_application_are_reported() {
     let yaml = "apiVersion: argoproj.io/v1alpha1
 kind: Application
 metadata: {name: app}
@@ -634,11 +634,11 @@ fn fields_of_charts_are_converted_or_named() {
 }
 
 #[test]
-fn what_manifests_may_have_is_told_once() {
-    let told = argocd::OPERATOR.remarks.join("\n");
+fn remarks_about_manifests_are_made_once() {
+    let remark_text = argocd::OPERATOR.remarks.join("\n");
     for annotation in ["hook", "sync-wave", "sync-options", "compare-options", "ignore-healthcheck"]
     {
-        assert!(told.contains(&format!("argocd.argoproj.io/{annotation}")), "{annotation}");
+        assert!(remark_text.contains(&format!("argocd.argoproj.io/{annotation}")), "{annotation}");
     }
 }
 
@@ -740,7 +740,7 @@ fn a_release_of_the_helm_operator_keeps_its_name_and_its_records() {
 }
 
 #[test]
-fn what_the_helm_operator_alone_can_is_told() {
+fn fields_that_only_the_helm_operator_has_are_reported() {
     let yaml = "apiVersion: helm.fluxcd.io/v1
 kind: HelmRelease
 metadata: {name: app, namespace: apps}

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_told_from_controllers_that_leave_objects_to_others() {
+    fn shards_are_distinguished_from_controllers_that_leave_objects_to_others() {
         let source = |selector| divider("source-controller", "source-controller", selector);
         let apply = |name, selector| divider(name, "kustomize-controller", selector);
         let shard = "sharding.fluxcd.io/key=shard1";

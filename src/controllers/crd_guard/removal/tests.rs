@@ -341,7 +341,7 @@ async fn what_is_not_stored_as_it_was_written_is_no_export() {
 }
 
 #[tokio::test]
-async fn whoever_may_not_delete_it_has_nothing_exported() {
+async fn without_the_right_to_delete_nothing_is_exported() {
     fn refused(asked: &str, state: &State, answer: (u16, Value)) -> Option<(u16, Value)> {
         (asked.starts_with("DELETE") && state.secrets.is_empty()).then_some(answer)
     }
@@ -388,7 +388,7 @@ async fn a_definition_that_cannot_be_created_again_is_not_deleted() {
 }
 
 #[tokio::test]
-async fn a_deletion_whose_reply_was_lost_is_told_with_its_export() {
+async fn a_deletion_whose_reply_was_lost_is_reported_with_its_export() {
     let happens: Happens = |asked, state| {
         let is_deleted = asked.starts_with("DELETE") && !state.secrets.is_empty();
         is_deleted.then(|| {

@@ -223,7 +223,7 @@ fn other_namespaces_are_refused_where_that_is_forbidden() {
     };
     assert_eq!(check(&far, false), Ok(()));
     assert_eq!(check(&json!({}), true), Ok(()));
-    let Err(Rest::Stalled(reason, text)) = check(&far, true) else { panic!("it may") };
+    let Err(Outcome::Stalled(reason, text)) = check(&far, true) else { panic!("it may") };
     assert_eq!(reason.as_str(), "AccessDenied");
     assert_eq!(
         text,

@@ -36,13 +36,13 @@ fn parts() -> ReleaseInputs {
     }
 }
 
-fn wished(object: &HelmRelease, flags: &[&str]) -> ReleaseDesiredState {
+fn desired_with_flags(object: &HelmRelease, flags: &[&str]) -> ReleaseDesiredState {
     let timeouts = check(&object.spec).unwrap();
     desired(object, parts(), &timeouts, false, &Settings::from_flags(flags).unwrap())
 }
 
 fn desired_of(more: &Value) -> ReleaseDesiredState {
-    wished(&object(more), &[])
+    desired_with_flags(&object(more), &[])
 }
 
 /// Fields of the schema that are refused where they are used: by `windlass_runtime::target`.
@@ -173,12 +173,12 @@ fn every_field_of_the_schema_is_either_used_or_refused() {
 
 #[test]
 fn what_cannot_be_read_stalls_and_is_named() {
-    let told = |more: &Value| {
-        let rest = check(&spec(more)).err().unwrap();
-        assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
-        (rest.reason().as_str(), rest.text().to_owned())
+    let refusal = |more: &Value| {
+        let outcome = check(&spec(more)).err().unwrap();
+        assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+        (outcome.reason().as_str(), outcome.text().to_owned())
     };
-    let (_, text) = told(&json!({"driftDetection": {"ignore": [{"paths": ["no/pointer"]}]}}));
+    let (_, text) = refusal(&json!({"driftDetection": {"ignore": [{"paths": ["no/pointer"]}]}}));
     assert!(text.starts_with("spec.driftDetection.ignore: "), "{text}");
     for (field, more) in [
         ("spec.interval", json!({"interval": "5"})),
@@ -197,7 +197,7 @@ fn what_cannot_be_read_stalls_and_is_named() {
             json!({"upgrade": {"strategy": {"name": "RetryOnFailure", "retryInterval": "-1s"}}}),
         ),
     ] {
-        let (reason, text) = told(&more);
+        let (reason, text) = refusal(&more);
         assert_eq!(reason, "InvalidDuration", "{field}");
         assert!(
             text.starts_with(&format!("{field}: duration "))
@@ -337,7 +337,7 @@ fn a_gate_makes_retries_the_default_of_actions_without_a_strategy() {
     let flags = ["--feature-gates=DefaultToRetryOnFailure=true"];
     let more = json!({"install": {"remediation": {"retries": 3}},
         "upgrade": {"strategy": {"name": "RemediateOnFailure"}}});
-    let desired = wished(&object(&more), &flags);
+    let desired = desired_with_flags(&object(&more), &flags);
     assert_eq!(desired.install.strategy, Strategy::RetryOnFailure(5 * MINUTE));
     assert_eq!(desired.upgrade.strategy, Strategy::RemediateOnFailure);
 }
@@ -351,7 +351,7 @@ fn annotations_ask_and_deletion_is_seen() {
             .into(),
     );
     object.metadata.deletion_timestamp = Some(crds::Time(jiff::Timestamp::UNIX_EPOCH));
-    let desired = wished(&object, &[]);
+    let desired = desired_with_flags(&object, &[]);
     let at = |text: &str| Some(text.to_owned());
     let rollback = Some(reconcile::Rollback { from: 5, to: 3 });
     let asked = Requests { reconcile: at("1"), force: at("2"), rollback, ..Requests::default() };
@@ -364,7 +364,7 @@ fn the_next_failure_waits_twice_as_long_up_to_a_limit() {
     let after = |failures: i64| {
         let mut object = object(&json!({}));
         object.status = Some(serde_json::from_value(json!({ "failures": failures })).unwrap());
-        wished(&object, &[]).retry.as_millis()
+        desired_with_flags(&object, &[]).retry.as_millis()
     };
     assert_eq!([0, 1, 2, 3].map(after), [1000, 1500, 3000, 6000]);
     assert_eq!([100, i64::MAX].map(after), [900_000; 2]);
@@ -375,7 +375,7 @@ fn the_interval_is_spread_and_never_zero() {
     let interval = |uid: &str, given: &str| {
         let mut object = object(&json!({ "interval": given }));
         object.metadata.uid = Some(uid.to_owned());
-        wished(&object, &[]).interval
+        desired_with_flags(&object, &[]).interval
     };
     let spread: BTreeSet<Duration> = ["a", "b", "c"].map(|uid| interval(uid, "100m")).into();
     assert_eq!(spread.len(), 3);
@@ -446,5 +446,5 @@ fn inputs_follow_all_from_which_a_release_is_rendered_and_nothing_else() {
     assert_eq!(of(&others, |_| ()), same);
     let mut later = object(&json!({}));
     later.metadata.generation = Some(99);
-    assert_eq!(wished(&later, &[]).inputs, same);
+    assert_eq!(desired_with_flags(&later, &[]).inputs, same);
 }

@@ -19,10 +19,10 @@ fn there(kind: ConfigKind, name: &str, data: &[(&str, &str)]) -> Objects {
 }
 
 fn composed(more: &Json, objects: &Objects) -> Result<Json, String> {
-    let values = compose("shop", &spec(more), objects).map_err(|rest| {
-        assert_eq!(rest.reason().as_str(), "ValuesError");
-        assert!(matches!(rest, Rest::Failed(..)), "{rest:?}");
-        rest.text().to_owned()
+    let values = compose("shop", &spec(more), objects).map_err(|outcome| {
+        assert_eq!(outcome.reason().as_str(), "ValuesError");
+        assert!(matches!(outcome, Outcome::Failed(..)), "{outcome:?}");
+        outcome.text().to_owned()
     })?;
     assert_eq!(values.digest, helm::values::digest(&values.map).unwrap());
     Ok(helm::values::to_json(&values.map).unwrap())
@@ -98,7 +98,7 @@ fn an_object_that_cannot_be_read_fails_also_where_it_is_optional() {
 
 #[test]
 fn no_error_shows_what_a_secret_holds() {
-    let told = |text: &str, path: Option<&str>| {
+    let error_of = |text: &str, path: Option<&str>| {
         let objects = there(ConfigKind::Secret, "s", &[("k", text)]);
         let from = json!([{"kind": "Secret", "name": "s", "valuesKey": "k", "targetPath": path}]);
         let error = composed(&json!({ "valuesFrom": from }), &objects).unwrap_err();
@@ -108,18 +108,18 @@ fn no_error_shows_what_a_secret_holds() {
         problem
     };
     for text in ["a: *hunter2", "hunter2: [}", "a: hunter2: b"] {
-        assert_eq!(told(text, None), "it is not valid YAML at line 1", "{text}");
+        assert_eq!(error_of(text, None), "it is not valid YAML at line 1", "{text}");
     }
     for text in ["- hunter2", "hunter2"] {
-        assert!(told(text, None).contains("cannot unmarshal"), "{text}");
+        assert!(error_of(text, None).contains("cannot unmarshal"), "{text}");
     }
     for text in ["x,hunter2", "x,a.b.c=hunter2", "x,a[99999999]=hunter2"] {
-        assert!(told(text, Some("a.b")).starts_with("its value cannot be set at"), "{text}");
+        assert!(error_of(text, Some("a.b")).starts_with("its value cannot be set at"), "{text}");
     }
 }
 
 #[test]
-fn a_config_map_that_is_no_yaml_is_told_as_flux_does() {
+fn a_config_map_that_is_no_yaml_is_reported_as_flux_does() {
     let objects = there(ConfigKind::ConfigMap, "c", &[("values.yaml", "a: *gone")]);
     let from = json!([{"kind": "ConfigMap", "name": "c"}]);
     let error = composed(&json!({ "valuesFrom": from }), &objects).unwrap_err();

@@ -133,13 +133,13 @@ fn those_that_others_need_leave_after_them_and_stay_if_one_of_those_does() {
 
 #[test]
 fn releases_of_a_cluster_take_the_slots_of_no_other() {
-    let mut slots = Slots::default();
-    let taken = (0..100).filter(|it| slots.take(Id::Place("dead"), *it)).count();
+    let mut concurrency_limit = ConcurrencyLimit::default();
+    let taken = (0..100).filter(|it| concurrency_limit.take(Id::Place("dead"), *it)).count();
     assert_eq!(taken, AT_ONCE);
-    assert!(slots.take(Id::Context("dead"), 100));
-    assert_eq!(slots.give_back(Id::Place("dead")), Some(AT_ONCE), "it waited longest");
-    assert_eq!(slots.give_back(Id::Context("dead")), None);
-    assert!(slots.take(Id::Context("dead"), 101));
+    assert!(concurrency_limit.take(Id::Context("dead"), 100));
+    assert_eq!(concurrency_limit.give_back(Id::Place("dead")), Some(AT_ONCE), "it waited longest");
+    assert_eq!(concurrency_limit.give_back(Id::Context("dead")), None);
+    assert!(concurrency_limit.take(Id::Context("dead"), 101));
 }
 
 /// Pseudo-random numbers (splitmix64), the same each time.

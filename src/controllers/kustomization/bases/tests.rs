@@ -109,7 +109,7 @@ fn a_server_that_is_slow_keeps_no_permit_from_others_and_the_build_goes_on_with_
 }
 
 #[test]
-fn a_build_that_nobody_wants_any_more_waits_for_no_permit() {
+fn a_canceled_build_waits_for_no_permit() {
     let bed = BuildPermitsFixture::new();
     let bases = bed.bases(Egress::Anywhere);
     let _all = bed.reaching.acquire("other").now_or_never().unwrap();
@@ -125,10 +125,10 @@ fn servers_without_public_addresses_are_asked_only_where_that_is_allowed() {
     let resource = format!("\"http://{address}/far.yaml\"");
     let (names, is_remote) =
         built(BuildPermitsFixture::new().bases(Egress::Public(Arc::default())), &resource);
-    let told = names.unwrap_err();
+    let error = names.unwrap_err();
     assert!(
-        told.contains("does not resolve to a public address; others are not allowed"),
-        "{told}"
+        error.contains("does not resolve to a public address; others are not allowed"),
+        "{error}"
     );
     assert!(is_remote);
     server.set_nonblocking(true).unwrap();
@@ -140,7 +140,7 @@ fn without_remote_bases_they_are_refused_and_files_are_read() {
     let (names, is_remote) = built(Bases::Refused(DISABLED), "own.yaml");
     assert_eq!((names.unwrap(), is_remote), (vec!["own".to_owned()], false));
     for resource in ["http://127.0.0.1:9/far.yaml", "git@127.0.0.1:9/far.git"] {
-        let told = built(Bases::Refused(DISABLED), &format!("\"{resource}\"")).0.unwrap_err();
-        assert!(told.contains("--no-remote-bases"), "{told}");
+        let error = built(Bases::Refused(DISABLED), &format!("\"{resource}\"")).0.unwrap_err();
+        assert!(error.contains("--no-remote-bases"), "{error}");
     }
 }

@@ -1,14 +1,14 @@
 //! Observes one object: how it compares with its manifest, how it is, whether it may go.
 
+use apply::field_conflict::contested_text;
 use apply::meta::switches_for_apply;
 use apply::refusal::{describe, may_be_immutable};
-use apply::rival::contested_text;
 use apply::{Manifest, Report, SeenState, health};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
-use reconcile::{Edge, Rest, Wake, reason};
+use reconcile::{Edge, Outcome, Wake, reason};
 
-use super::related::failed;
+use super::workload_pods::failed;
 use super::write::version;
 use super::{KustomizationExecutor, Verify};
 use crate::controllers::crd_guard::{self, ManifestPermission};
@@ -294,7 +294,7 @@ impl KustomizationExecutor {
             known.missing.insert(windlass_runtime::crd_watch::kinds_of(&id.group));
             known.missing.clone()
         };
-        self.context.hub.set_edges(&self.node, Edge::Waits, missing);
+        self.context.work_queue.set_edges(&self.node, Edge::Waits, missing);
         // It may have come between the question and the wait, and would not wake anybody then.
         self.resource(id).await
     }
@@ -367,7 +367,7 @@ impl KustomizationExecutor {
     }
 
     /// Finds out which recorded objects that left the manifests are already gone, or not ours to delete.
-    pub(super) async fn observe_prune_candidates(&self) -> Result<(), Rest> {
+    pub(super) async fn observe_prune_candidates(&self) -> Result<(), Outcome> {
         let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
         let wanted: apply::Inventory =
             manifests.map(|m| (m.id.clone(), m.object.gvk().version)).collect();
@@ -384,7 +384,7 @@ impl KustomizationExecutor {
         for result in found {
             let (id, live) = result.map_err(|error| {
                 let wake = Wake::at(self.again_at(error.is_transient()));
-                Rest::Failed(reason::PRUNE_FAILED, error.to_string(), wake)
+                Outcome::Failed(reason::PRUNE_FAILED, error.to_string(), wake)
             })?;
             self.judge_prune_candidate(id, live);
         }

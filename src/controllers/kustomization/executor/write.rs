@@ -9,7 +9,7 @@ use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
-use reconcile::{Reason, RemovalCause, RemovalPermit, RemovalRefused, Rest, Wake, reason};
+use reconcile::{Outcome, Reason, RemovalCause, RemovalPermit, RemovalRefused, Wake, reason};
 use serde_json::Value;
 
 use super::KustomizationExecutor;
@@ -41,7 +41,7 @@ enum WriteError {
     /// The write failed.
     Failed(WriteFailure),
     /// The object must be deleted and created again, and the removal gate does not permit that now. Holds where the run rests.
-    Withheld(Rest),
+    Withheld(Outcome),
 }
 
 /// A write that failed.
@@ -53,7 +53,7 @@ struct WriteFailure {
 }
 
 /// The result of a run whose write was withheld; none if other writes failed, since the status reports failures first.
-fn withheld_rest(failed: &[WriteFailure], withheld: Option<Rest>) -> Option<Rest> {
+fn withheld_rest(failed: &[WriteFailure], withheld: Option<Outcome>) -> Option<Outcome> {
     withheld.filter(|_| failed.is_empty())
 }
 
@@ -64,14 +64,14 @@ impl KustomizationExecutor {
         stage: usize,
         ids: &[ObjectId],
         recreate: &[ObjectId],
-    ) -> Result<(), Rest> {
+    ) -> Result<(), Outcome> {
         let Some(stage) = self.desired.stages.get(stage) else { return Ok(()) };
         let (ids, recreate): (BTreeSet<_>, BTreeSet<_>) =
             (ids.iter().collect(), recreate.iter().collect());
         let mut writes = Vec::with_capacity(ids.len());
         for manifest in &stage.objects {
             if ids.contains(&manifest.id) {
-                writes.push(self.write_told(manifest, recreate.contains(&manifest.id)));
+                writes.push(self.write_reported(manifest, recreate.contains(&manifest.id)));
             }
         }
         let width = usize::from(self.context.settings.concurrent_ssa);
@@ -82,48 +82,52 @@ impl KustomizationExecutor {
         for unwritten in outcomes.into_iter().filter_map(Result::err) {
             match unwritten {
                 WriteError::Failed(failure) => failed.push(failure),
-                WriteError::Withheld(rest) => withheld = withheld.or(Some(rest)),
+                WriteError::Withheld(outcome) => withheld = withheld.or(Some(outcome)),
             }
         }
         // A migration is interrupted when the run is stopped, which is no failure.
         let stopped = self.stopped().filter(|_| !failed.is_empty());
         match stopped.or(withheld_rest(&failed, withheld)) {
-            Some(rest) => Err(rest),
+            Some(outcome) => Err(outcome),
             None => self.failed(reason::RECONCILIATION_FAILED, &failed),
         }
     }
 
     /// Permission to delete an object that is created again.
-    fn permit_recreation(&self) -> Result<RemovalPermit, Rest> {
+    fn permit_recreation(&self) -> Result<RemovalPermit, Outcome> {
         let now = jiff::Timestamp::now();
         let gate = self.removal_gate(RemovalCause::Recreated, now);
         gate.permit(now).map_err(|refused| self.not_removed(refused))
     }
 
-    /// Where a run rests that may not remove anything.
-    fn not_removed(&self, refused: RemovalRefused) -> Rest {
+    /// The outcome of a run that may not remove anything.
+    fn not_removed(&self, refused: RemovalRefused) -> Outcome {
         self.stopped().unwrap_or_else(|| {
             let why = match refused {
                 RemovalRefused::Suspended => reason::SUSPENDED,
                 RemovalRefused::WindowClosed => reason::WINDOW_CLOSED,
             };
             let text = "objects are deleted later".to_owned();
-            Rest::Blocked(why, text, Wake::at(self.settings.retry_at))
+            Outcome::Blocked(why, text, Wake::at(self.settings.retry_at))
         })
     }
 
     /// What came of several writes; tried again soon if any of them failed through no fault of its own.
-    fn failed(&self, reason: Reason, failures: &[WriteFailure]) -> Result<(), Rest> {
+    fn failed(&self, reason: Reason, failures: &[WriteFailure]) -> Result<(), Outcome> {
         if failures.is_empty() {
             return Ok(());
         }
         let strings: Vec<&str> = failures.iter().map(|it| it.text.as_str()).collect();
         let at = self.again_at(failures.iter().any(|it| it.is_transient));
-        Err(Rest::Failed(reason, strings.join("\n"), Wake::at(at)))
+        Err(Outcome::Failed(reason, strings.join("\n"), Wake::at(at)))
     }
 
     /// Writes one object; an error names it.
-    async fn write_told(&self, manifest: &Manifest, is_recreated: bool) -> Result<(), WriteError> {
+    async fn write_reported(
+        &self,
+        manifest: &Manifest,
+        is_recreated: bool,
+    ) -> Result<(), WriteError> {
         // For each of them, as for what is pruned: the end of the one before may have taken long.
         let recreation = match is_recreated {
             true => Some(self.permit_recreation().map_err(WriteError::Withheld)?),
@@ -137,8 +141,8 @@ impl KustomizationExecutor {
             return Ok(());
         }
         self.note(&error);
-        let told = self.settings.secrets.mask(&error.to_string());
-        let text = format!("{}: {told}", manifest.id.subject());
+        let masked = self.settings.secrets.mask(&error.to_string());
+        let text = format!("{}: {masked}", manifest.id.subject());
         Err(WriteError::Failed(WriteFailure { text, is_transient: error.is_transient() }))
     }
 
@@ -286,7 +290,7 @@ impl KustomizationExecutor {
     }
 
     /// Deletes what left the manifests; one that cannot be deleted does not keep the others.
-    pub(super) async fn prune(&self, ids: &[(ObjectId, String)]) -> Result<(), Rest> {
+    pub(super) async fn prune(&self, ids: &[(ObjectId, String)]) -> Result<(), Outcome> {
         let mut failed = Vec::new();
         for (id, _) in ids {
             let Some(live) = self.known().live.get(id).cloned() else { continue };
@@ -377,7 +381,7 @@ mod tests {
     fn a_withheld_recreation_hides_no_failure() {
         let withheld = || {
             let text = "objects are deleted later".to_owned();
-            Some(Rest::Blocked(reason::WINDOW_CLOSED, text, Wake::default()))
+            Some(Outcome::Blocked(reason::WINDOW_CLOSED, text, Wake::default()))
         };
         let failure = WriteFailure { text: "ConfigMap/apps/a".to_owned(), is_transient: false };
         assert_eq!(withheld_rest(&[], withheld()), withheld());

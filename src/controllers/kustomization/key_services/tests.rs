@@ -109,23 +109,23 @@ fn services_that_take_too_long_together_are_given_up_and_so_are_those_of_a_cance
     let (address, _is_asked, _answer) = server();
     let keys = with_token();
     let time = TimeLimit::start(TIME_LIMIT, &Stop::default());
-    let told = |limit, cancel: &CancellationToken| {
+    let error_of = |limit, cancel: &CancellationToken| {
         let services = services(&Permits::new(1), limit, cancel);
         let asked = services.asked(keys.credentials(), &time);
         asked.decrypt(&key(address, "one")).unwrap_err()
     };
-    let why = told(Duration::from_millis(100), &CancellationToken::new());
+    let why = error_of(Duration::from_millis(100), &CancellationToken::new());
     assert_eq!(
         why,
         "failed to decrypt sops data key with Vault: the services of this build did not respond within 100ms"
     );
     let cancel = CancellationToken::new();
     cancel.cancel();
-    assert!(told(KEY_SERVICES_TIMEOUT, &cancel).ends_with("the build was canceled"));
+    assert!(error_of(KEY_SERVICES_TIMEOUT, &cancel).ends_with("the build was canceled"));
 }
 
 #[test]
-fn where_no_service_is_asked_the_reason_is_told() {
+fn where_no_service_is_called_the_reason_is_reported() {
     let services = KeyServices::Refused("there are none");
     let keys = Keys::default();
     let time = TimeLimit::start(TIME_LIMIT, &Stop::default());

@@ -106,7 +106,7 @@ fn a_build_reads_each_file_of_the_artifact_through_its_recorder() {
 }
 
 #[test]
-fn a_base_that_is_lost_in_a_path_of_two_lines_is_told_in_the_condition() {
+fn the_condition_names_a_base_that_is_lost_in_a_path_of_two_lines() {
     let base = config_map("base");
     let prod = config_map("prod");
     let warned = |entries: &str| {

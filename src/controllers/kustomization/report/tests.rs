@@ -1,4 +1,4 @@
-//! What a person sees in `kubectl describe`, from where a run came to rest.
+//! What a person sees in `kubectl describe`, from the outcome of a run.
 
 use expect_test::{Expect, expect};
 use reconcile::Wake;
@@ -27,9 +27,9 @@ fn kustomization(status: impl serde::Serialize) -> Kustomization {
     .unwrap()
 }
 
-fn run<'a>(rest: &'a Rest, changes: &'a [(ObjectId, Action)]) -> KustomizationRun<'a> {
+fn run<'a>(outcome: &'a Outcome, changes: &'a [(ObjectId, Action)]) -> KustomizationRun<'a> {
     KustomizationRun {
-        rest,
+        outcome,
         revision: "main@sha1:abc",
         origin_revision: "",
         digest: Some("sha256:123"),
@@ -42,9 +42,9 @@ fn run<'a>(rest: &'a Rest, changes: &'a [(ObjectId, Action)]) -> KustomizationRu
     }
 }
 
-fn check(status: Value, rest: &Rest, changes: &[(ObjectId, Action)], expected: &Expect) {
+fn check(status: Value, outcome: &Outcome, changes: &[(ObjectId, Action)], expected: &Expect) {
     let object = kustomization(status);
-    let report = report(&object, &run(rest, changes));
+    let report = report(&object, &run(outcome, changes));
     let mut lines: Vec<String> = conditions_of(&report.after.conditions)
         .iter()
         .map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message))
@@ -62,12 +62,12 @@ fn changes() -> Vec<(ObjectId, Action)> {
     vec![(ObjectId::new("shop", "web", "apps", "Deployment"), Action::Created)]
 }
 
-fn settled() -> Rest {
-    Rest::Settled(reason::RECONCILIATION_SUCCEEDED, "Applied revision: main@sha1:abc".to_owned())
+fn settled() -> Outcome {
+    Outcome::Settled(reason::RECONCILIATION_SUCCEEDED, "Applied revision: main@sha1:abc".to_owned())
 }
 
 #[test]
-fn a_first_success_is_ready_observed_and_told() {
+fn a_first_success_is_ready_observed_and_an_event() {
     check(
         json!({"observedGeneration": -1}),
         &settled(),
@@ -90,17 +90,17 @@ fn what_was_left_out_is_a_condition_until_all_is_applied() {
         let all = conditions_of(&status.conditions);
         Condition::find(&all, WARNINGS).map(|condition| condition.message.clone())
     };
-    let rest = settled();
-    let first = KustomizationRun { warnings: &warnings, ..run(&rest, &[]) };
+    let outcome = settled();
+    let first = KustomizationRun { warnings: &warnings, ..run(&outcome, &[]) };
     let after = report(&kustomization(json!({})), &first).after;
     assert_eq!(said(&after).as_ref(), warnings.first());
-    let failed = Rest::Failed(reason::BUILD_FAILED, "no file".to_owned(), Wake::default());
+    let failed = Outcome::Failed(reason::BUILD_FAILED, "no file".to_owned(), Wake::default());
     let after = report(&kustomization(after), &run(&failed, &[])).after;
     assert_eq!(said(&after).as_ref(), warnings.first());
     let (_, after) =
         progress(&kustomization(after), &Inventory::default(), Progress::Applying("b"), time(1));
     assert_eq!(said(&after).as_ref(), warnings.first());
-    let after = report(&kustomization(after), &run(&rest, &[])).after;
+    let after = report(&kustomization(after), &run(&outcome, &[])).after;
     assert_eq!(said(&after), None);
 }
 
@@ -116,7 +116,7 @@ fn a_run_that_changes_nothing_writes_nothing_and_tells_nothing() {
 #[test]
 fn a_wait_is_unknown_and_keeps_its_beginning() {
     let text = "Running health checks for revision main@sha1:abc with a timeout of 5m0s";
-    let waiting = Rest::Running(reason::PROGRESSING, text.to_owned(), Wake::at(time(300)));
+    let waiting = Outcome::Running(reason::PROGRESSING, text.to_owned(), Wake::at(time(300)));
     check(
         json!({"observedGeneration": 2, "lastAppliedRevision": "main@sha1:old"}),
         &waiting,
@@ -135,9 +135,9 @@ fn a_wait_is_unknown_and_keeps_its_beginning() {
 }
 
 #[test]
-fn a_wait_of_another_generation_lends_nobody_its_beginning() {
+fn a_wait_of_another_generation_does_not_count_as_the_beginning() {
     let text = "Running health checks for revision main@sha1:abc with a timeout of 5m0s";
-    let waiting = Rest::Running(reason::PROGRESSING, text.to_owned(), Wake::at(time(300)));
+    let waiting = Outcome::Running(reason::PROGRESSING, text.to_owned(), Wake::at(time(300)));
     let first = report(&kustomization(json!({})), &run(&waiting, &[]));
     let mut edited = kustomization(first.after);
     assert_eq!(begun(&edited), Some(time(2)));
@@ -158,19 +158,19 @@ fn a_wait_of_another_generation_lends_nobody_its_beginning() {
 #[test]
 fn a_wait_is_known_by_reason_and_revision_and_not_by_its_words() {
     let text = "Running health checks for revision main@sha1:abc with a timeout of 5m0s";
-    let resting = |why| Rest::Running(why, text.to_owned(), Wake::at(time(300)));
-    let told = |rest: &Rest| {
-        let mut object = kustomization(report(&kustomization(json!({})), &run(rest, &[])).after);
+    let resting = |why| Outcome::Running(why, text.to_owned(), Wake::at(time(300)));
+    let wait_of = |outcome: &Outcome| {
+        let mut object = kustomization(report(&kustomization(json!({})), &run(outcome, &[])).after);
         for condition in &mut object.status.as_mut().unwrap().conditions {
             condition.message = "in other words".to_owned();
         }
         waiting(&object).unwrap()
     };
-    let health = told(&resting(reason::PROGRESSING));
+    let health = wait_of(&resting(reason::PROGRESSING));
     assert_eq!(health.since(reason::PROGRESSING, "main@sha1:abc"), Some(time(2)));
     assert_eq!(health.since(reason::PROGRESSING, "main@sha1:def"), None);
     assert_eq!(health.since(AWAITING_TERMINATION, "main@sha1:abc"), None);
-    let end = told(&resting(AWAITING_TERMINATION));
+    let end = wait_of(&resting(AWAITING_TERMINATION));
     assert_eq!(end.since(AWAITING_TERMINATION, ""), Some(time(2)));
 }
 
@@ -187,13 +187,13 @@ fn a_build_counts_as_applied_only_at_its_own_revision_and_generation() {
 }
 
 /// Digests of builds, and how attempts at them ended.
-type Attempts<'a> = &'a [(&'a str, &'a Rest)];
+type Attempts<'a> = &'a [(&'a str, &'a Outcome)];
 
 #[test]
 fn only_the_success_of_the_newest_attempt_tells_what_is_live() {
-    let failed = Rest::Failed(reason::RECONCILIATION_FAILED, "no".to_owned(), Wake::default());
-    let waiting = Rest::Running(reason::PROGRESSING, "waiting".to_owned(), Wake::default());
-    let stopped = Rest::Blocked(reason::SUSPENDED, "suspended".to_owned(), Wake::default());
+    let failed = Outcome::Failed(reason::RECONCILIATION_FAILED, "no".to_owned(), Wake::default());
+    let waiting = Outcome::Running(reason::PROGRESSING, "waiting".to_owned(), Wake::default());
+    let stopped = Outcome::Blocked(reason::SUSPENDED, "suspended".to_owned(), Wake::default());
     let settled = settled();
     let first = "sha256:123";
     let second = "sha256:456";
@@ -210,9 +210,9 @@ fn only_the_success_of_the_newest_attempt_tells_what_is_live() {
     ];
     for (name, attempts, expected) in table {
         let mut object = kustomization(json!({}));
-        for (digest, rest) in attempts {
+        for (digest, outcome) in attempts {
             // A build of which nothing is to be changed is live, too.
-            let run = KustomizationRun { digest: Some(*digest), ..run(rest, &[]) };
+            let run = KustomizationRun { digest: Some(*digest), ..run(outcome, &[]) };
             object = kustomization(report(&object, &run).after);
         }
         let found = [first, second].map(|digest| was_applied(&object, "main@sha1:abc", digest));
@@ -224,7 +224,7 @@ fn only_the_success_of_the_newest_attempt_tells_what_is_live() {
 fn a_wait_that_was_suspended_or_is_of_another_revision_leaves_nothing_applied() {
     let changes = changes();
     let settled_first = report(&kustomization(json!({})), &run(&settled(), &changes)).after;
-    let waiting = Rest::Running(reason::PROGRESSING, "waiting".to_owned(), Wake::default());
+    let waiting = Outcome::Running(reason::PROGRESSING, "waiting".to_owned(), Wake::default());
     let second = KustomizationRun { digest: Some("sha256:456"), ..run(&waiting, &changes) };
     let after = report(&kustomization(settled_first.clone()), &second).after;
     let mut suspended = after.clone();
@@ -242,9 +242,9 @@ fn a_wait_that_was_suspended_or_is_of_another_revision_leaves_nothing_applied() 
 }
 
 #[test]
-fn a_failure_is_told_once() {
+fn a_failure_is_reported_once() {
     let failed =
-        Rest::Failed(reason::BUILD_FAILED, "a.yaml:3: nonsense".to_owned(), Wake::at(time(60)));
+        Outcome::Failed(reason::BUILD_FAILED, "a.yaml:3: nonsense".to_owned(), Wake::at(time(60)));
     check(
         json!({"observedGeneration": 2, "lastAppliedRevision": "main@sha1:old"}),
         &failed,
@@ -266,7 +266,7 @@ fn that_a_source_has_nothing_yet_is_no_event() {
     let text = "source 'GitRepository/apps/new' has no artifact yet".to_owned();
     check(
         json!({}),
-        &Rest::Blocked(reason::ARTIFACT_FAILED, text, Wake::at(time(60))),
+        &Outcome::Blocked(reason::ARTIFACT_FAILED, text, Wake::at(time(60))),
         &[],
         &expect![[r#"
             Reconciling=True ProgressingWithRetry: source 'GitRepository/apps/new' has no artifact yet
@@ -280,11 +280,11 @@ fn that_a_source_has_nothing_yet_is_no_event() {
 fn a_revision_that_changes_nothing_of_ours_is_one_status_write_and_one_event() {
     let first = report(&kustomization(json!({})), &run(&settled(), &changes()));
     let object = kustomization(first.after);
-    let rest = Rest::Settled(
+    let outcome = Outcome::Settled(
         reason::RECONCILIATION_SUCCEEDED,
         "Applied revision: main@sha1:def".to_owned(),
     );
-    let moved = KustomizationRun { revision: "main@sha1:def", ..run(&rest, &[]) };
+    let moved = KustomizationRun { revision: "main@sha1:def", ..run(&outcome, &[]) };
     let second = report(&object, &moved);
     assert_eq!(second.after.last_applied_revision.as_deref(), Some("main@sha1:def"));
     let [event] = &*second.events else { panic!("{:?}", second.events) };
@@ -311,8 +311,8 @@ fn what_is_applied_deleted_and_found_healthy_are_events_of_their_own() {
     let mut changes = changes();
     changes.push((ObjectId::new("shop", "old", "", "ConfigMap"), Action::Deleted));
     changes.push((ObjectId::new("shop", "web", "", "Service"), Action::Configured));
-    let events = |status: Value, rest: &Rest, changes: &[(ObjectId, Action)]| {
-        let events = report(&kustomization(status), &run(rest, changes)).events;
+    let events = |status: Value, outcome: &Outcome, changes: &[(ObjectId, Action)]| {
+        let events = report(&kustomization(status), &run(outcome, changes)).events;
         events.into_iter().map(|it| format!("{}: {}", it.reason, it.message)).collect::<Vec<_>>()
     };
     let finished = "ReconciliationSucceeded: Reconciliation finished in 2s, next run in 10m0s";
@@ -331,7 +331,7 @@ fn what_is_applied_deleted_and_found_healthy_are_events_of_their_own() {
         events(json!(after), &settled(), &changes[2..]),
         ["Progressing: Service/shop/web configured", finished]
     );
-    let waiting = Rest::Running(reason::PROGRESSING, "waiting".to_owned(), Wake::at(time(300)));
+    let waiting = Outcome::Running(reason::PROGRESSING, "waiting".to_owned(), Wake::at(time(300)));
     assert_eq!(
         events(json!({}), &waiting, &changes[1..2]),
         ["Progressing: ConfigMap/shop/old deleted"]
@@ -340,8 +340,8 @@ fn what_is_applied_deleted_and_found_healthy_are_events_of_their_own() {
 
 #[test]
 fn the_revision_of_the_sources_origin_is_in_status_history_and_events() {
-    let rest = settled();
-    let first = KustomizationRun { origin_revision: "main@sha1:origin", ..run(&rest, &[]) };
+    let outcome = settled();
+    let first = KustomizationRun { origin_revision: "main@sha1:origin", ..run(&outcome, &[]) };
     let first = report(&kustomization(json!({})), &first);
     assert_eq!(first.after.last_applied_origin_revision.as_deref(), Some("main@sha1:origin"));
     let metadata = json!({"revision": "main@sha1:abc", "originRevision": "main@sha1:origin"});
@@ -356,12 +356,12 @@ fn the_revision_of_the_sources_origin_is_in_status_history_and_events() {
     let expected = facts_of(&["revision=main@sha1:abc", "originRevision=main@sha1:origin"]);
     assert_eq!(gone[0].metadata, expected);
     // Another source may not say.
-    let second = report(&kustomization(first.after), &run(&rest, &[]));
+    let second = report(&kustomization(first.after), &run(&outcome, &[]));
     assert_eq!(second.after.last_applied_origin_revision, None);
 }
 
 #[test]
-fn phases_are_told_of_what_is_new_and_of_nothing_else() {
+fn phases_are_reported_of_what_is_new_and_of_nothing_else() {
     let status = |ready: &str, healthy: &str, generation: i64| {
         let condition = |kind: &str, status: &str| {
             json!({"type": kind, "status": status, "reason": "Progressing", "message": "",
@@ -398,9 +398,9 @@ impl std::io::Write for Log {
 #[test]
 fn the_message_of_a_log_line_names_the_object_since_flux_logs_shows_no_other_field() {
     let object = kustomization(json!({}));
-    let rest = settled();
+    let outcome = settled();
     let changes = changes();
-    let run = run(&rest, &changes);
+    let run = run(&outcome, &changes);
     let report = report(&object, &run);
     let log = Log::default();
     let writer = log.clone();

@@ -48,9 +48,9 @@ const USED: [&str; 27] = [
 #[test]
 fn every_field_without_support_is_refused_by_its_name() {
     let account = json!({"provider": "sops", "serviceAccountName": "keys"});
-    let rest = check(&spec(&json!({"decryption": account}))).unwrap_err();
-    assert!(matches!(rest, Rest::Stalled(..)));
-    let text = rest.text();
+    let outcome = check(&spec(&json!({"decryption": account}))).unwrap_err();
+    assert!(matches!(outcome, Outcome::Stalled(..)));
+    let text = outcome.text();
     assert!(text.starts_with("spec.decryption.serviceAccountName is not supported"), "{text}");
     assert!(check(&spec(&json!({"decryption": {"provider": "sops"}}))).is_ok());
     for kind in ["Bucket", "ExternalArtifact", "GitRepository", "OCIRepository"] {

@@ -3,7 +3,7 @@
 use e2e::git_server::StoryRepository;
 use e2e::servers::web::WebServer;
 
-use crate::bed::BenchTestbed;
+use crate::test_bed::BenchTestbed;
 use crate::workload::{self, App, NAMESPACE};
 use e2e::servers::chart_archive::{digest, pack};
 

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn repetitions_are_told_from_events_and_probes_are_none() {
+    async fn repetitions_are_distinguished_from_events_and_probes_are_none() {
         let service = Service::start().await.unwrap();
         for message in ["probe 1", "a", "b", "a"] {
             assert!(send(&service, message).await);

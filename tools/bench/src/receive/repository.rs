@@ -76,8 +76,8 @@ impl<'a> WebhookBenchmark<'a> {
         while path.is_none() || !is_applied {
             let seen = watch.next("the Receiver and the first commit", deadline).await?;
             is_applied |= pushed.is_current(&seen);
-            let told = seen.value("/status/webhookPath").as_str();
-            path = told.map(str::to_owned).filter(|_| seen.is_ready()).or(path);
+            let webhook_path = seen.value("/status/webhookPath").as_str();
+            path = webhook_path.map(str::to_owned).filter(|_| seen.is_ready()).or(path);
         }
         let path = path.context("the Receiver has no path")?;
         pushed.url = format!("http://{}{path}", installation.address("webhooks")?);

@@ -14,7 +14,7 @@ use conformance::corpus::engine;
 pub(super) fn seconds(path: &Path, times: u16) -> anyhow::Result<Option<Vec<f64>>> {
     engine::on_stack(|| {
         let chart = engine::chart_at(path)?;
-        let env = engine::world(0);
+        let env = engine::environment(0);
         let mut templates = Some(engine::render(&chart, None, &env)?.templates);
         let mut seconds = Vec::new();
         for _ in 0..times {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use sops::{DecryptionOutcome, Decryptor, Keys};
 
-use super::super::beside::{Row, median};
+use super::super::process_comparison::{Row, median};
 use super::MIN_DECRYPTION_SPEEDUP;
 
 /// The file with the private key, as the entry of a Secret is called.

@@ -44,7 +44,7 @@ pub fn chart_at(path: &Path) -> anyhow::Result<Chart> {
 }
 
 /// A world without a cluster at the beginning of 2030, whose random bytes a seed repeats.
-pub fn world(seed: u64) -> Env {
+pub fn environment(seed: u64) -> Env {
     let zone = Zone::fixed("UTC", 0);
     let random = Mutex::new(Random::new(seed));
     let fill = move |buffer: &mut [u8]| {

@@ -48,10 +48,10 @@ fn status(case: Case) -> Judgement {
         Ok::<_, String>(match reader.as_str() {
             "compute" => {
                 let report = health::compute(&object, now).map_err(|error| error.to_string())?;
-                Some(told(&report, true))
+                Some(report_json(&report, true))
             }
-            "job" => Some(told(&health::job(&object), false)),
-            "default" => Some(told(&health::read(&object, &related, now), false)),
+            "job" => Some(report_json(&health::job(&object), false)),
+            "default" => Some(report_json(&health::read(&object, &related, now), false)),
             _ => None,
         })
     };
@@ -61,10 +61,10 @@ fn status(case: Case) -> Judgement {
     case.judge(answer)
 }
 
-fn told(report: &Report, with_conditions: bool) -> Value {
-    let mut told = json!({"status": report.status.to_string(), "message": report.message});
+fn report_json(report: &Report, with_conditions: bool) -> Value {
+    let mut value = json!({"status": report.status.to_string(), "message": report.message});
     if let Health::Unknown(error) = &report.status {
-        told["error"] = error.as_str().into();
+        value["error"] = error.as_str().into();
     }
     if with_conditions {
         let says = report.conditions.iter().map(|condition| {
@@ -76,9 +76,9 @@ fn told(report: &Report, with_conditions: bool) -> Value {
             }
             one
         });
-        told["conditions"] = says.collect();
+        value["conditions"] = says.collect();
     }
-    told
+    value
 }
 
 fn server_side_apply(case: Case) -> Judgement {

@@ -1,12 +1,12 @@
 //! What the notification-controller sends and answers: replayed through `engines/notify`.
 //!
-//! Here: the topics. Below: events and Alerts (`alerts.rs`), webhooks (`receivers.rs`), requests (`requests.rs`), the other side (`world.rs`).
-//! What counts as the same is said by the README beside the cases.
+//! Here: the topics. Below: events and Alerts (`alerts.rs`), webhooks (`receivers.rs`), requests (`requests.rs`), the
+//! other side (`fake_provider.rs`). What counts as the same is said by the README beside the cases.
 
 mod alerts;
+mod fake_provider;
 mod receivers;
 mod requests;
-mod world;
 
 use super::Topic;
 

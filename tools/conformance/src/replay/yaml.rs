@@ -239,7 +239,7 @@ fn same_json(name: &str, json: &str, got: &Result<Value, String>) -> Judgement {
 }
 
 /// One verdict on the aspects of a case.
-fn all<const N: usize>(aspects: [(&str, Judgement); N]) -> Judgement {
+fn all<const ASPECT_COUNT: usize>(aspects: [(&str, Judgement); ASPECT_COUNT]) -> Judgement {
     let mut all_wanted = Vec::new();
     let mut all_got = Vec::new();
     for (aspect, judgement) in aspects {

@@ -11,7 +11,7 @@ use e2e::api_proxy::{ApiProxy, Cut};
 use e2e::harness::Windlass;
 use kube::api::DynamicObject;
 
-use super::points::Point;
+use super::crash_points::Point;
 use super::scenario::{Scenario, Stage};
 use super::snapshot::{Names, Snapshot};
 use crate::ownership::{absent, live, recorded, unrecorded};

@@ -155,7 +155,7 @@ fn core(object: &DynamicObject) -> Value {
 /// What the status of a HelmRelease promises. Messages name Pods, whose names are chosen anew each time.
 fn release(object: &DynamicObject) -> Value {
     let status = &object.data["status"];
-    let told = |name: &str| {
+    let condition_of = |name: &str| {
         let condition = condition(object, name);
         json!([condition["status"], condition["reason"]])
     };
@@ -169,7 +169,7 @@ fn release(object: &DynamicObject) -> Value {
         .collect();
     let conditions = ["Ready", "Stalled", "Reconciling", "Released", "TestSuccess", "Remediated"];
     json!({
-        "conditions": conditions.map(told),
+        "conditions": conditions.map(condition_of),
         "history": history,
         "failures": [status["failures"], status["installFailures"], status["upgradeFailures"]],
         "attempted": status["lastAttemptedRevision"],
@@ -182,17 +182,17 @@ fn release(object: &DynamicObject) -> Value {
 /// What a status promises: Ready, revisions, and the inventory.
 fn state(object: &DynamicObject) -> Value {
     let status = &object.data["status"];
-    let told = |name: &str| {
+    let condition_of = |name: &str| {
         let condition = condition(object, name);
         // How long the pods took is told in a message.
         let message = if name == "Healthy" { &Value::Null } else { &condition["message"] };
         json!([condition["status"], condition["reason"], message])
     };
     json!({
-        "ready": told("Ready"),
-        "stalled": told("Stalled"),
-        "reconciling": told("Reconciling"),
-        "healthy": told("Healthy"),
+        "ready": condition_of("Ready"),
+        "stalled": condition_of("Stalled"),
+        "reconciling": condition_of("Reconciling"),
+        "healthy": condition_of("Healthy"),
         "applied": status["lastAppliedRevision"],
         "attempted": status["lastAttemptedRevision"],
         "artifact": status["artifact"]["revision"],
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_different_names_compare_equal_and_differences_are_told() {
+    fn runs_of_different_names_compare_equal_and_differences_are_reported() {
         let one = snapshot("crash-1", "aaaa", "same");
         assert_eq!(one, snapshot("crash-22", "bbbb", "same"));
         let other = snapshot("crash-1", "aaaa", "other");

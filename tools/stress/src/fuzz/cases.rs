@@ -5,7 +5,7 @@
 //! With `--against-original` the real Helm or Kustomize gets the same files, and its answer has to be the same.
 //!
 //! Here: the command line, the rounds, the verdict. Elsewhere: changing bytes (`super::mutate`), the cases
-//! (`conformance::corpus`), what a process takes (`e2e::measured`).
+//! (`conformance::corpus`), what a process takes (`e2e::rusage`).
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ use e2e::random::Random;
 
 use conformance::corpus::{self, Case, Corpus, ProgramOutput};
 use e2e::installation::{Build, make, program};
-use e2e::measured::{self, Cost};
+use e2e::rusage::{self, Cost};
 use testbed::progress::{green, red, step};
 use testbed::root;
 
@@ -182,8 +182,7 @@ fn judge(
 
 /// Runs a command; what is wrong with how it ends.
 fn survives(command: &Process) -> anyhow::Result<Option<String>> {
-    let Cost { status, seconds, processor, peak, stderr } =
-        measured::cost(command, WALL_TIME_LIMIT)?;
+    let Cost { status, seconds, processor, peak, stderr } = rusage::cost(command, WALL_TIME_LIMIT)?;
     let last = stderr.lines().last().unwrap_or_default();
     Ok(match status {
         None => Some(format!("not done within {} s", WALL_TIME_LIMIT.as_secs())),

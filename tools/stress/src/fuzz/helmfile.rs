@@ -111,12 +111,12 @@ fn read(input: &[u8]) {
         let utc = Zone::fixed("UTC", 0);
         let now = Time::from_unix(0, 0, utc.clone());
         let random = Arc::new(|bytes: &mut [u8]| bytes.fill(7));
-        let world =
+        let helmfile_environment =
             HelmfileEnvironment::new(Arc::clone(&files) as _, BTreeMap::new(), now, utc, random);
         let environment = "default".to_owned();
         let settings = Settings { environment, selectors, ..Settings::default() };
-        let world = Arc::new(world);
-        let plan = || Plan::load(&world, "/", &settings);
+        let helmfile_environment = Arc::new(helmfile_environment);
+        let plan = || Plan::load(&helmfile_environment, "/", &settings);
         drop(plan().and_then(|plan| plan.list(List::Json)));
         drop(plan().and_then(|plan| plan.build(true, "/tmp")));
         drop(plan().and_then(|plan| plan.show_dag()));

@@ -17,7 +17,7 @@ use nix::sys::resource::{Resource, setrlimit};
 
 use super::{FuzzTarget, TARGETS, mutate};
 use conformance::corpus;
-use e2e::measured::MYSELF;
+use e2e::rusage::MYSELF;
 use testbed::progress::{green, red};
 use testbed::root;
 

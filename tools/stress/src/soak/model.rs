@@ -1,6 +1,6 @@
 //! What should be: which Kustomizations there are, and which objects each has.
 //!
-//! Elsewhere: making it so (`super::world`), changing it (`super::deeds`).
+//! Elsewhere: making it so (`super::soak_environment`), changing it (`super::operations`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

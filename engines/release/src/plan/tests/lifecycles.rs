@@ -25,54 +25,54 @@ fn held(holds: Vec<Hold>) -> TestCluster {
     TestCluster::new(ReleaseDesiredState { lifecycles, ..desired("1.0.0", "a") })
 }
 
-/// What is done in a run, and where it rests.
-fn step(world: &mut TestCluster) -> String {
-    let End::Rest(rest) = world.run() else { panic!("crashed") };
-    let log = std::mem::take(&mut world.log).join(", ");
-    format!("{log} = {}", text(&rest))
+/// What is done in a run, and its outcome.
+fn step(cluster: &mut TestCluster) -> String {
+    let End::Outcome(outcome) = cluster.run() else { panic!("crashed") };
+    let log = std::mem::take(&mut cluster.log).join(", ");
+    format!("{log} = {}", text(&outcome))
 }
 
 #[test]
 fn each_phase_is_asked_and_awaited_in_turn() {
     let all = [Phase::PreInstall, Phase::PostInstall, Phase::Promote];
-    let mut world = held(vec![hold("b", &all[..1]), hold("a", &all)]);
-    let waits = |name: &str, phase: &str, world: &TestCluster| {
-        let event = &world.asked.last().unwrap().name;
+    let mut cluster = held(vec![hold("b", &all[..1]), hold("a", &all)]);
+    let waits = |name: &str, phase: &str, cluster: &TestCluster| {
+        let event = &cluster.asked.last().unwrap().name;
         format!(
             "running LifecyclePending: waiting for lifecycle {name} at {phase}: LifecycleEvent {event} is Pending"
         )
     };
-    let told = step(&mut world);
-    assert_eq!(told, format!("ask b at PreInstall = {}", waits("b", "PreInstall", &world)));
+    let line = step(&mut cluster);
+    assert_eq!(line, format!("ask b at PreInstall = {}", waits("b", "PreInstall", &cluster)));
     assert!(
-        world.records.is_empty() && world.status == ReleaseStatus::default(),
+        cluster.records.is_empty() && cluster.status == ReleaseStatus::default(),
         "nothing is written"
     );
-    world.answer(State::Succeeded);
-    let told = step(&mut world);
-    assert_eq!(told, format!("ask a at PreInstall = {}", waits("a", "PreInstall", &world)));
-    world.answer(State::Succeeded);
-    let told = step(&mut world);
+    cluster.answer(State::Succeeded);
+    let line = step(&mut cluster);
+    assert_eq!(line, format!("ask a at PreInstall = {}", waits("a", "PreInstall", &cluster)));
+    cluster.answer(State::Succeeded);
+    let line = step(&mut cluster);
     let begun = "Running 'install' action with timeout of 5m0s, prepare install v1, open v1, \
                  dismiss 2 events, 0 of them open, apply v1, ask a at PostInstall";
-    assert_eq!(told, format!("{begun} = {}", waits("a", "PostInstall", &world)));
-    world.answer(State::Succeeded);
-    let told = step(&mut world);
+    assert_eq!(line, format!("{begun} = {}", waits("a", "PostInstall", &cluster)));
+    cluster.answer(State::Succeeded);
+    let line = step(&mut cluster);
     let next = "dismiss 1 events, 0 of them open, ask a at Promote";
-    assert_eq!(told, format!("{next} = {}", waits("a", "Promote", &world)));
+    assert_eq!(line, format!("{next} = {}", waits("a", "Promote", &cluster)));
     let operations: std::collections::BTreeSet<_> =
-        world.asked.iter().map(|it| &it.operation).collect();
-    let journal = world.records[&1].1.as_ref().unwrap();
+        cluster.asked.iter().map(|it| &it.operation).collect();
+    let journal = cluster.records[&1].1.as_ref().unwrap();
     assert!(operations.into_iter().eq([&journal.id]), "all of them are about one operation");
-    assert_eq!(world.lives(), "v1 pending-install ()");
-    world.answer(State::Succeeded);
-    let told = step(&mut world);
+    assert_eq!(cluster.lives(), "v1 pending-install ()");
+    cluster.answer(State::Succeeded);
+    let line = step(&mut cluster);
     assert!(
-        told.contains("record: deployed") && told.contains("settled InstallSucceeded"),
-        "{told}"
+        line.contains("record: deployed") && line.contains("settled InstallSucceeded"),
+        "{line}"
     );
-    assert!(world.asked.is_empty(), "{:?}", world.asked);
-    let journal = world.records[&1].1.as_ref().unwrap();
+    assert!(cluster.asked.is_empty(), "{:?}", cluster.asked);
+    let journal = cluster.records[&1].1.as_ref().unwrap();
     let answered =
         journal.answers.iter().map(|it| format!("{} {}", it.lifecycle, it.phase.as_str()));
     let answered: Vec<String> = answered.collect();
@@ -81,26 +81,26 @@ fn each_phase_is_asked_and_awaited_in_turn() {
 
 #[test]
 fn what_does_not_begin_writes_nothing_and_counts() {
-    let mut world = held(vec![hold("a", &[Phase::PreInstall])]);
-    world.desired.install.remediation.retries = 1;
-    step(&mut world);
-    world.answer(State::Failed);
-    let told = step(&mut world);
+    let mut cluster = held(vec![hold("a", &[Phase::PreInstall])]);
+    cluster.desired.install.remediation.retries = 1;
+    step(&mut cluster);
+    cluster.answer(State::Failed);
+    let line = step(&mut cluster);
     let error = "Helm install failed for release apps/web with chart c@1.0.0: lifecycle a failed at PreInstall";
-    assert_eq!(told, format!("dismiss 1 events, 0 of them open = failed LifecycleFailed: {error}"));
-    assert!(world.records.is_empty() && world.asked.is_empty());
-    assert_eq!(world.status.install_failures, 1);
+    assert_eq!(line, format!("dismiss 1 events, 0 of them open = failed LifecycleFailed: {error}"));
+    assert!(cluster.records.is_empty() && cluster.asked.is_empty());
+    assert_eq!(cluster.status.install_failures, 1);
     // The second attempt is asked anew, and is the last one.
-    world.now += SECOND;
-    assert!(step(&mut world).starts_with("ask a at PreInstall = running LifecyclePending"));
-    world.now += SECOND * 60;
-    let told = step(&mut world);
+    cluster.now += SECOND;
+    assert!(step(&mut cluster).starts_with("ask a at PreInstall = running LifecyclePending"));
+    cluster.now += SECOND * 60;
+    let line = step(&mut cluster);
     assert!(
-        told.starts_with("dismiss 1 events, 1 of them open = stalled RetriesExceeded"),
-        "{told}"
+        line.starts_with("dismiss 1 events, 1 of them open = stalled RetriesExceeded"),
+        "{line}"
     );
-    assert!(told.contains("was not answered in time at PreInstall"), "{told}");
-    assert!(world.records.is_empty() && world.applied.is_none());
+    assert!(line.contains("was not answered in time at PreInstall"), "{line}");
+    assert!(cluster.records.is_empty() && cluster.applied.is_none());
 }
 
 #[test]
@@ -108,165 +108,175 @@ fn a_failure_after_the_upgrade_is_remediated() {
     for (phase, tests) in
         [(Phase::PostUpgrade, false), (Phase::Promote, false), (Phase::Promote, true)]
     {
-        let mut world = TestCluster::new(desired("1.0.0", "a"));
-        world.hooks = hooks();
-        world.settle();
-        world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-        world.desired.upgrade.remediation.remediate_last_failure = Some(true);
-        (world.desired.test.enable, world.desired.test.ignore_failures) = (tests, true);
-        world.desired.lifecycles.holds = vec![hold("a", &[phase])];
-        let rest = loop {
-            match world.run() {
-                End::Rest(Rest::Running(why, text, _)) if why == crate::hold::LIFECYCLE_PENDING => {
+        let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+        cluster.hooks = hooks();
+        cluster.settle();
+        cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
+        cluster.desired.upgrade.remediation.remediate_last_failure = Some(true);
+        (cluster.desired.test.enable, cluster.desired.test.ignore_failures) = (tests, true);
+        cluster.desired.lifecycles.holds = vec![hold("a", &[phase])];
+        let outcome = loop {
+            match cluster.run() {
+                End::Outcome(Outcome::Running(why, text, _))
+                    if why == crate::hold::LIFECYCLE_PENDING =>
+                {
                     assert!(text.contains(phase.as_str()), "{text}");
                     break text;
                 }
-                End::Rest(rest) => {
-                    world.now = rest.wake().and_then(reconcile::Wake::earliest).unwrap();
+                End::Outcome(outcome) => {
+                    cluster.now = outcome.wake().and_then(reconcile::Wake::earliest).unwrap();
                 }
                 End::Crash => panic!("crashed"),
             }
         };
-        assert!(rest.contains("LifecycleEvent web-"), "{rest}");
-        world.log.clear();
-        world.events.clear();
-        world.answer(State::Failed);
-        let rest = world.settle();
-        let events = world.events.join("\n");
+        assert!(outcome.contains("LifecycleEvent web-"), "{outcome}");
+        cluster.log.clear();
+        cluster.events.clear();
+        cluster.answer(State::Failed);
+        let outcome = cluster.settle();
+        let events = cluster.events.join("\n");
         assert!(events.starts_with("LifecycleFailed"), "{events}");
         assert!(events.contains(&format!("lifecycle a failed at {}", phase.as_str())), "{events}");
         assert!(events.contains("RollbackSucceeded"), "{events}");
-        assert!(text(&rest).starts_with("stalled RetriesExceeded"), "{rest:?}");
-        assert_eq!(world.applied, Some((3, "1.0.0".to_owned())));
-        assert!(world.asked.is_empty() && world.status.upgrade_failures == 1);
+        assert!(text(&outcome).starts_with("stalled RetriesExceeded"), "{outcome:?}");
+        assert_eq!(cluster.applied, Some((3, "1.0.0".to_owned())));
+        assert!(cluster.asked.is_empty() && cluster.status.upgrade_failures == 1);
     }
 }
 
 #[test]
 fn something_newer_cancels_and_a_suspension_waits() {
     for phase in [Phase::PreUpgrade, Phase::PostUpgrade] {
-        let mut world = TestCluster::new(desired("1.0.0", "a"));
-        world.settle();
-        world.log.clear();
+        let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+        cluster.settle();
+        cluster.log.clear();
         let lifecycles = Lifecycles { holds: vec![hold("a", &[phase])], ..Lifecycles::default() };
-        world.desired = ReleaseDesiredState { generation: 2, lifecycles, ..desired("2.0.0", "a") };
-        let told = step(&mut world);
-        assert!(told.contains(&format!("ask a at {}", phase.as_str())), "{told}");
-        world.desired.suspended = true;
-        assert_eq!(step(&mut world), " = blocked Suspended: reconciliation is suspended");
-        assert!(world.asked[0].state.is_open());
-        world.desired.suspended = false;
-        let name = world.asked[0].name.clone();
-        assert!(step(&mut world).contains(&name), "it goes on to wait");
+        cluster.desired =
+            ReleaseDesiredState { generation: 2, lifecycles, ..desired("2.0.0", "a") };
+        let line = step(&mut cluster);
+        assert!(line.contains(&format!("ask a at {}", phase.as_str())), "{line}");
+        cluster.desired.suspended = true;
+        assert_eq!(step(&mut cluster), " = blocked Suspended: reconciliation is suspended");
+        assert!(cluster.asked[0].state.is_open());
+        cluster.desired.suspended = false;
+        let name = cluster.asked[0].name.clone();
+        assert!(step(&mut cluster).contains(&name), "it goes on to wait");
         let newer = desired("3.0.0", "a");
-        (world.desired.chart_version, world.desired.inputs) = (newer.chart_version, newer.inputs);
-        let told = step(&mut world);
-        assert!(told.contains("dismiss 1 events, 1 of them open"), "{told}");
-        assert!(told.contains(&format!("ask a at {}", phase.as_str())), "{told}");
-        assert_ne!(world.asked[0].name, name);
-        world.answer(State::Succeeded);
-        let rest = world.settle();
-        assert!(rest.is_settled() && world.applied.as_ref().unwrap().1 == "3.0.0", "{rest:?}");
-        assert_eq!(world.status.failures, 0, "what was cancelled does not count");
+        (cluster.desired.chart_version, cluster.desired.inputs) =
+            (newer.chart_version, newer.inputs);
+        let line = step(&mut cluster);
+        assert!(line.contains("dismiss 1 events, 1 of them open"), "{line}");
+        assert!(line.contains(&format!("ask a at {}", phase.as_str())), "{line}");
+        assert_ne!(cluster.asked[0].name, name);
+        cluster.answer(State::Succeeded);
+        let outcome = cluster.settle();
+        assert!(
+            outcome.is_settled() && cluster.applied.as_ref().unwrap().1 == "3.0.0",
+            "{outcome:?}"
+        );
+        assert_eq!(cluster.status.failures, 0, "what was cancelled does not count");
     }
 }
 
 #[test]
 fn rollbacks_and_removals_are_held() {
-    let mut world = held(vec![hold("a", &[Phase::PreDelete, Phase::PostDelete])]);
-    world.settle();
-    world.log.clear();
-    world.desired.deleted = true;
-    assert!(step(&mut world).contains("ask a at PreDelete = running LifecyclePending"));
-    assert_eq!(world.lives(), "v1 deployed (Install complete)");
-    world.answer(State::Failed);
-    let told = step(&mut world);
-    assert!(told.contains("failed UninstallFailed") && world.applied.is_some(), "{told}");
-    world.now += SECOND;
-    step(&mut world);
-    world.answer(State::Succeeded);
-    let told = step(&mut world);
-    assert!(told.contains("delete objects of v1, ask a at PostDelete"), "{told}");
-    world.answer(State::Succeeded);
-    assert!(world.settle().is_settled() && world.records.is_empty() && world.asked.is_empty());
+    let mut cluster = held(vec![hold("a", &[Phase::PreDelete, Phase::PostDelete])]);
+    cluster.settle();
+    cluster.log.clear();
+    cluster.desired.deleted = true;
+    assert!(step(&mut cluster).contains("ask a at PreDelete = running LifecyclePending"));
+    assert_eq!(cluster.lives(), "v1 deployed (Install complete)");
+    cluster.answer(State::Failed);
+    let line = step(&mut cluster);
+    assert!(line.contains("failed UninstallFailed") && cluster.applied.is_some(), "{line}");
+    cluster.now += SECOND;
+    step(&mut cluster);
+    cluster.answer(State::Succeeded);
+    let line = step(&mut cluster);
+    assert!(line.contains("delete objects of v1, ask a at PostDelete"), "{line}");
+    cluster.answer(State::Succeeded);
+    assert!(
+        cluster.settle().is_settled() && cluster.records.is_empty() && cluster.asked.is_empty()
+    );
 }
 
 #[test]
 fn a_run_that_ends_with_a_rollback_leaves_no_event() {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.settle();
-    world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-    world.desired.upgrade.remediation.remediate_last_failure = Some(true);
-    world.desired.lifecycles.holds = vec![hold("a", &[Phase::Promote, Phase::PostRollback])];
-    assert!(step(&mut world).contains("ask a at Promote"));
-    world.answer(State::Failed);
-    assert!(step(&mut world).contains("ask a at PostRollback"));
-    world.answer(State::Succeeded);
-    let told = step(&mut world);
-    assert!(told.contains("stalled RetriesExceeded"), "{told}");
-    assert!(world.asked.is_empty(), "no later run comes to delete it: {:?}", world.asked);
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.settle();
+    cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
+    cluster.desired.upgrade.remediation.remediate_last_failure = Some(true);
+    cluster.desired.lifecycles.holds = vec![hold("a", &[Phase::Promote, Phase::PostRollback])];
+    assert!(step(&mut cluster).contains("ask a at Promote"));
+    cluster.answer(State::Failed);
+    assert!(step(&mut cluster).contains("ask a at PostRollback"));
+    cluster.answer(State::Succeeded);
+    let line = step(&mut cluster);
+    assert!(line.contains("stalled RetriesExceeded"), "{line}");
+    assert!(cluster.asked.is_empty(), "no later run comes to delete it: {:?}", cluster.asked);
 }
 
 #[test]
 fn nothing_begins_while_it_is_not_known_what_holds_it() {
-    let mut world = held(Vec::new());
-    world.desired.lifecycles.unknown = Some("cannot list".to_owned());
-    assert_eq!(step(&mut world), " = blocked LifecyclesUnknown: cannot list");
-    world.desired.lifecycles.unknown = None;
-    world.settle();
-    world.desired.lifecycles.unknown = Some("cannot list".to_owned());
-    world.log.clear();
-    assert!(step(&mut world).contains("settled"), "what is as it should be begins nothing");
-    world.desired.deleted = true;
-    assert_eq!(step(&mut world), " = blocked LifecyclesUnknown: cannot list");
+    let mut cluster = held(Vec::new());
+    cluster.desired.lifecycles.unknown = Some("cannot list".to_owned());
+    assert_eq!(step(&mut cluster), " = blocked LifecyclesUnknown: cannot list");
+    cluster.desired.lifecycles.unknown = None;
+    cluster.settle();
+    cluster.desired.lifecycles.unknown = Some("cannot list".to_owned());
+    cluster.log.clear();
+    assert!(step(&mut cluster).contains("settled"), "what is as it should be begins nothing");
+    cluster.desired.deleted = true;
+    assert_eq!(step(&mut cluster), " = blocked LifecyclesUnknown: cannot list");
 }
 
 #[test]
 fn a_request_asks_anew_after_a_refusal() {
-    let mut world = held(vec![hold("a", &[Phase::PreInstall])]);
-    step(&mut world);
-    world.answer(State::Failed);
-    assert!(text(&world.settle()).starts_with("stalled RetriesExceeded"));
+    let mut cluster = held(vec![hold("a", &[Phase::PreInstall])]);
+    step(&mut cluster);
+    cluster.answer(State::Failed);
+    assert!(text(&cluster.settle()).starts_with("stalled RetriesExceeded"));
     let now = || Some("now".to_owned());
-    world.desired.requests = Requests { reconcile: now(), reset: now(), ..Requests::default() };
-    assert!(step(&mut world).contains("ask a at PreInstall"));
+    cluster.desired.requests = Requests { reconcile: now(), reset: now(), ..Requests::default() };
+    assert!(step(&mut cluster).contains("ask a at PreInstall"));
 }
 
 #[test]
 fn a_crash_at_any_step_asks_nothing_twice() {
     let phases = [Phase::PreUpgrade, Phase::PostUpgrade, Phase::Promote];
-    let world = || {
-        let mut world = TestCluster::new(desired("1.0.0", "a"));
-        world.settle();
-        (world.steps, world.log) = (0, Vec::new());
+    let cluster = || {
+        let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+        cluster.settle();
+        (cluster.steps, cluster.log) = (0, Vec::new());
         let lifecycles = Lifecycles { holds: vec![hold("a", &phases)], ..Lifecycles::default() };
-        world.desired = ReleaseDesiredState { generation: 2, lifecycles, ..desired("2.0.0", "a") };
-        world
+        cluster.desired =
+            ReleaseDesiredState { generation: 2, lifecycles, ..desired("2.0.0", "a") };
+        cluster
     };
-    let finish = |world: &mut TestCluster| {
+    let finish = |cluster: &mut TestCluster| {
         for _ in 0..20 {
-            if let End::Rest(rest) = world.run()
-                && rest.is_settled()
+            if let End::Outcome(outcome) = cluster.run()
+                && outcome.is_settled()
             {
-                return text(&rest);
+                return text(&outcome);
             }
-            world.answer(State::Succeeded);
+            cluster.answer(State::Succeeded);
         }
-        panic!("never settled: {:#?}", world.log);
+        panic!("never settled: {:#?}", cluster.log);
     };
-    let mut without = world();
+    let mut without = cluster();
     let wanted = finish(&mut without);
     let steps = without.steps;
     assert!(steps > 8, "{steps}");
     for at in 1..=steps {
         for is_done in [false, true] {
-            let mut world = world();
-            world.crash = Some((at, is_done));
-            assert_eq!(finish(&mut world), wanted, "crash at {at}");
-            assert!(world.asked.is_empty(), "crash at {at}: {:?}", world.asked);
-            let asked = world.log.iter().filter(|it| it.starts_with("ask"));
-            assert_eq!(asked.count(), phases.len(), "crash at {at}: {:#?}", world.log);
-            assert_eq!(world.lives(), without.lives(), "crash at {at}");
+            let mut cluster = cluster();
+            cluster.crash = Some((at, is_done));
+            assert_eq!(finish(&mut cluster), wanted, "crash at {at}");
+            assert!(cluster.asked.is_empty(), "crash at {at}: {:?}", cluster.asked);
+            let asked = cluster.log.iter().filter(|it| it.starts_with("ask"));
+            assert_eq!(asked.count(), phases.len(), "crash at {at}: {:#?}", cluster.log);
+            assert_eq!(cluster.lives(), without.lives(), "crash at {at}");
         }
     }
 }

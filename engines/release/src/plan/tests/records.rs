@@ -25,10 +25,10 @@ enum RecordKnowledge {
     AsItWas,
 }
 
-fn world(life: &str, writer: Writer, known: RecordKnowledge) -> TestCluster {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.settle();
-    let (record, journal) = world.records.get_mut(&1).unwrap();
+fn cluster(life: &str, writer: Writer, known: RecordKnowledge) -> TestCluster {
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.settle();
+    let (record, journal) = cluster.records.get_mut(&1).unwrap();
     record.info.status = Life::parse(life);
     match writer {
         Writer::Helm => *journal = None,
@@ -37,37 +37,37 @@ fn world(life: &str, writer: Writer, known: RecordKnowledge) -> TestCluster {
     }
     let snapshot = Snapshot::of(record, Some(SnapshotAction::Install), "").unwrap();
     match known {
-        RecordKnowledge::New => world.status = ReleaseStatus::default(),
-        RecordKnowledge::AsItIs => world.status.history = vec![snapshot],
+        RecordKnowledge::New => cluster.status = ReleaseStatus::default(),
+        RecordKnowledge::AsItIs => cluster.status.history = vec![snapshot],
         RecordKnowledge::AsItWas => {}
     }
-    (world.log, world.events) = (Vec::new(), Vec::new());
-    world
+    (cluster.log, cluster.events) = (Vec::new(), Vec::new());
+    cluster
 }
 
-/// What is done in some runs, and how the last of them rests.
-fn outcome(mut world: TestCluster) -> String {
-    let mut rest = None;
+/// What is done in some runs, and the outcome of the last.
+fn outcome(mut cluster: TestCluster) -> String {
+    let mut outcome = None;
     for _ in 0..8 {
-        let End::Rest(now) = world.run() else { panic!() };
+        let End::Outcome(now) = cluster.run() else { panic!() };
         let wake = now.wake().and_then(reconcile::Wake::earliest);
-        world.now = wake.unwrap_or(world.now).max(world.now);
-        rest = Some(now);
+        cluster.now = wake.unwrap_or(cluster.now).max(cluster.now);
+        outcome = Some(now);
     }
     let is_begun = |line: &&String| line.starts_with("open") || line.starts_with("unlock");
-    let mut told: Vec<String> = world.log.iter().filter(is_begun).cloned().collect();
+    let mut lines: Vec<String> = cluster.log.iter().filter(is_begun).cloned().collect();
     // An event that is told with each attempt is told once here.
     let reason = |event: &String| event.split(' ').next().unwrap_or_default().to_owned();
-    let mut events: Vec<String> = world.events.iter().map(reason).collect();
+    let mut events: Vec<String> = cluster.events.iter().map(reason).collect();
     events.dedup();
-    told.extend(events);
-    let rest = rest.unwrap();
-    let text = match rest.is_settled() {
+    lines.extend(events);
+    let outcome = outcome.unwrap();
+    let text = match outcome.is_settled() {
         true => "Ready".to_owned(),
-        false => rest.text().rsplit(": ").next().unwrap_or_default().to_owned(),
+        false => outcome.text().rsplit(": ").next().unwrap_or_default().to_owned(),
     };
-    told.push(text);
-    told.join(", ")
+    lines.push(text);
+    lines.join(", ")
 }
 
 /// What helm-controller 1.6.3 does about the same (`internal/reconcile/state.go`, `atomic_release.go` and Helm's
@@ -83,7 +83,7 @@ const NOT_ACTED_ON: &str = "unable to determine state for release";
 
 #[rustfmt::skip]
 const OUTCOMES: [(&str, RecordKnowledge, &str, Flux); 27] = [
-    // It is what is wished for, so it is taken over as it is.
+    // It is as desired, so it is taken over as it is.
     ("deployed", RecordKnowledge::New, "InstallSucceeded, Ready", Some(UPGRADED)),
     ("deployed", RecordKnowledge::AsItIs, "Ready", None),
     ("deployed", RecordKnowledge::AsItWas, "Ready", None),
@@ -115,11 +115,11 @@ const OUTCOMES: [(&str, RecordKnowledge, &str, Flux); 27] = [
 ];
 
 #[test]
-fn whoever_left_a_record_it_is_taken_over_or_the_status_says_why_not() {
+fn a_record_of_any_client_is_taken_over_or_the_status_says_why_not() {
     for (life, known, wanted, flux) in OUTCOMES {
         for writer in [Writer::Helm, Writer::Own, Writer::Gone] {
-            let told = outcome(world(life, writer, known));
-            assert_eq!(told, wanted, "{life} {writer:?} {known:?}");
+            let text = outcome(cluster(life, writer, known));
+            assert_eq!(text, wanted, "{life} {writer:?} {known:?}");
         }
         // Nothing is done otherwise than there but what nobody there can finish, and what changes nothing.
         let is_better =
@@ -130,41 +130,41 @@ fn whoever_left_a_record_it_is_taken_over_or_the_status_says_why_not() {
 
 /// A HelmRelease that goes removes what it knows, whatever state its record is in, and nothing else.
 #[test]
-fn a_record_that_somebody_left_keeps_no_helm_release_from_going() {
+fn a_record_of_another_client_keeps_no_helm_release_from_going() {
     for (life, known, _, _) in OUTCOMES {
         for writer in [Writer::Helm, Writer::Own] {
-            let mut world = world(life, writer, known);
-            world.desired.deleted = true;
-            let rest = world.settle();
-            assert!(rest.is_settled(), "{life} {writer:?} {known:?}: {rest:?}");
+            let mut cluster = cluster(life, writer, known);
+            cluster.desired.deleted = true;
+            let outcome = cluster.settle();
+            assert!(outcome.is_settled(), "{life} {writer:?} {known:?}: {outcome:?}");
             let is_left = matches!(known, RecordKnowledge::New);
-            assert_eq!(!world.records.is_empty(), is_left, "{life} {writer:?} {known:?}");
+            assert_eq!(!cluster.records.is_empty(), is_left, "{life} {writer:?} {known:?}");
         }
     }
 }
 
 #[test]
 fn another_client_has_as_long_to_uninstall_as_an_uninstallation_takes() {
-    let mut world = world("uninstalling", Writer::Helm, RecordKnowledge::AsItWas);
-    let began = world.now - 60 * SECOND;
-    world.records.get_mut(&1).unwrap().0.info.deleted = Some(began.into());
-    let End::Rest(Rest::Blocked(why, text, wake)) = world.run() else { panic!() };
+    let mut cluster = cluster("uninstalling", Writer::Helm, RecordKnowledge::AsItWas);
+    let began = cluster.now - 60 * SECOND;
+    cluster.records.get_mut(&1).unwrap().0.info.deleted = Some(began.into());
+    let End::Outcome(Outcome::Blocked(why, text, wake)) = cluster.run() else { panic!() };
     assert_eq!(why, status::PENDING_RELEASE);
     assert!(
         text.starts_with("another client began to uninstall release apps/web.v1 at "),
         "{text}"
     );
     assert_eq!(wake.earliest(), Some(began + 300 * SECOND));
-    assert!(world.log.is_empty());
-    world.now = began + 300 * SECOND;
-    assert!(world.settle().is_settled());
-    assert_eq!(world.log[0], "unlock v1");
+    assert!(cluster.log.is_empty());
+    cluster.now = began + 300 * SECOND;
+    assert!(cluster.settle().is_settled());
+    assert_eq!(cluster.log[0], "unlock v1");
     // Whoever did it is gone, and so is nobody's clock in the future waited for.
     for (writer, ago) in [(Writer::Gone, 60), (Writer::Helm, -60)] {
-        let mut world = super::records::world("uninstalling", writer, RecordKnowledge::AsItWas);
-        let began = world.now - SECOND * 60;
+        let mut cluster = super::records::cluster("uninstalling", writer, RecordKnowledge::AsItWas);
+        let began = cluster.now - SECOND * 60;
         let began = if ago > 0 { began } else { began + 120 * SECOND };
-        world.records.get_mut(&1).unwrap().0.info.deleted = Some(began.into());
-        assert!(world.settle().is_settled());
+        cluster.records.get_mut(&1).unwrap().0.info.deleted = Some(began.into());
+        assert!(cluster.settle().is_settled());
     }
 }

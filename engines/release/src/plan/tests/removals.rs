@@ -38,12 +38,12 @@ const OBSTACLES: [Obstacle; 5] = [
 ];
 
 impl Obstacle {
-    fn put(self, world: &mut TestCluster) {
-        let desired = &mut world.desired;
+    fn put(self, cluster: &mut TestCluster) {
+        let desired = &mut cluster.desired;
         match self {
             Self::None => {}
             Self::Suspended => desired.suspended = true,
-            Self::WindowClosed => desired.gates.closes = Some(world.now),
+            Self::WindowClosed => desired.gates.closes = Some(cluster.now),
             Self::LifecyclesUnknown => desired.lifecycles.unknown = Some("no list".to_owned()),
             Self::LifecycleRequired => {
                 let hold = Hold {
@@ -73,33 +73,33 @@ impl Obstacle {
 
 /// An installed release whose desired state differs from what is installed.
 fn changed(change: fn(&mut ReleaseDesiredState)) -> TestCluster {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.settle();
-    world.desired.generation = 2;
-    change(&mut world.desired);
-    world
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.settle();
+    cluster.desired.generation = 2;
+    change(&mut cluster.desired);
+    cluster
 }
 
 /// A release whose installation has failed, as it is about to be removed.
 fn failed_installation() -> TestCluster {
-    let mut world = TestCluster::new(desired("1.0.0", "a"));
-    world.desired.install.remediation.retries = 1;
-    world.slow.insert("ready".to_owned());
-    world.run();
-    world.fails("ready");
-    world.slow.clear();
-    world
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.desired.install.remediation.retries = 1;
+    cluster.slow.insert("ready".to_owned());
+    cluster.run();
+    cluster.fails("ready");
+    cluster.slow.clear();
+    cluster
 }
 
 /// A release whose upgrade is to fail, and leaves objects behind.
 fn failing_upgrade() -> TestCluster {
-    let mut world = changed(|desired| {
+    let mut cluster = changed(|desired| {
         desired.chart_version = "2.0.0".to_owned();
         desired.inputs.push('x');
         desired.upgrade.cleanup_on_fail = true;
     });
-    world.fails("apply");
-    world
+    cluster.fails("apply");
+    cluster
 }
 
 fn paths() -> Vec<Path> {
@@ -163,14 +163,14 @@ fn is_deletion(line: &str) -> bool {
 fn nothing_is_deleted_on_any_path_while_something_holds_it() {
     for path in paths() {
         for obstacle in OBSTACLES {
-            let mut world = (path.prepare)();
-            world.log.clear();
-            obstacle.put(&mut world);
-            let End::Rest(rest) = world.run() else { panic!("crashed") };
+            let mut cluster = (path.prepare)();
+            cluster.log.clear();
+            obstacle.put(&mut cluster);
+            let End::Outcome(outcome) = cluster.run() else { panic!("crashed") };
             let name = path.name;
-            let told = format!("{name}, {obstacle:?}: {} {:#?}", text(&rest), world.log);
-            let is_taken = world.log.iter().any(|line| (path.is_taken)(line));
-            assert_eq!(is_taken, !obstacle.holds(&path), "{told}");
+            let context = format!("{name}, {obstacle:?}: {} {:#?}", text(&outcome), cluster.log);
+            let is_taken = cluster.log.iter().any(|line| (path.is_taken)(line));
+            assert_eq!(is_taken, !obstacle.holds(&path), "{context}");
         }
     }
 }

@@ -16,7 +16,7 @@ use gotemplate::{Call, FunctionError};
 use super::super::encoding::decode64;
 use crate::arguments::{TEXT_OVERHEAD_BYTES, text};
 use crate::table::{SprigFunctionEntry, bounded, random};
-use crate::world::Draws;
+use crate::template_environment::Draws;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     random("encryptAES", "func(string, string) (string, error)", encrypt_aes),
@@ -28,7 +28,7 @@ const AES_BLOCK_BYTES: usize = 16;
 
 /// A text encrypted, in base64 behind the random block that it begins with. An empty text stays empty.
 fn encrypt_aes(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
@@ -40,7 +40,7 @@ fn encrypt_aes(
     call.work(plain.len() / 8)?;
     call.produce(plain.len() * 2 + TEXT_OVERHEAD_BYTES)?;
     let mut iv = [0; AES_BLOCK_BYTES];
-    world.fill(&mut iv);
+    template_environment.fill(&mut iv);
     let encrypted = encrypted(password, plain, iv).map_err(failed)?;
     Ok(GoRuntimeValue::from(STANDARD.encode([iv.as_slice(), &encrypted].concat())))
 }

@@ -17,7 +17,7 @@ use yasna::{DERWriter, DERWriterSeq, Tag};
 
 use super::key::{PrivateKey, oid};
 use super::pem;
-use crate::world::Draws;
+use crate::template_environment::Draws;
 
 /// A `sprig.certificate`: a certificate and its private key, both in PEM.
 #[derive(Clone, PartialEq, Eq)]
@@ -169,17 +169,17 @@ fn printed(value: &GoRuntimeValue) -> String {
 
 /// A certificate that its own key signs.
 pub(super) fn self_signed(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     request: &CertificateRequest<'_>,
     key: &PrivateKey,
 ) -> Result<GoRuntimeValue, FunctionError> {
     let name = name(request.common_name).map_err(failed)?;
-    issue(world, request, key, &Issuer { name: &name, key_id: &[], key })
+    issue(template_environment, request, key, &Issuer { name: &name, key_id: &[], key })
 }
 
 /// A certificate that an authority signs.
 pub(super) fn signed(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     request: &CertificateRequest<'_>,
     key: &PrivateKey,
     authority: &Authority,
@@ -188,7 +188,7 @@ pub(super) fn signed(
     if signer.is_signer() && signer.public_info().as_ref() != Ok(public_info) {
         return Err(failed("x509: provided PrivateKey doesn't match parent's PublicKey"));
     }
-    issue(world, request, key, &Issuer { name, key_id, key: signer })
+    issue(template_environment, request, key, &Issuer { name, key_id, key: signer })
 }
 
 fn failed(error: impl fmt::Display) -> FunctionError {
@@ -203,7 +203,7 @@ struct Issuer<'a> {
 }
 
 fn issue(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     request: &CertificateRequest<'_>,
     key: &PrivateKey,
     issuer: &Issuer<'_>,
@@ -217,12 +217,12 @@ fn issue(
         let host = String::from_utf8_lossy(&quote(host, Quoting::Printable)).into_owned();
         return Err(failed(format!("x509: {host} cannot be encoded as an IA5String")));
     }
-    let begin = world.now().in_zone(Zone::Utc);
+    let begin = template_environment.now().in_zone(Zone::Utc);
     // Parity(go): so many days that they are no `time.Duration` wrap around.
     let end = begin.add(Duration(request.days.wrapping_mul(86_400_000_000_000)));
     let validity = [moment(&begin).map_err(failed)?, moment(&end).map_err(failed)?];
     let mut serial = [0; 16];
-    world.fill(&mut serial);
+    template_environment.fill(&mut serial);
     let algorithm = issuer.key.signature_algorithm();
     let is_self_signed = issuer.name == subject;
     let body = yasna::construct_der(|writer| {

@@ -3,7 +3,7 @@
 use num_bigint::BigUint;
 use yasna::ASN1Result;
 
-use crate::world::Draws;
+use crate::template_environment::Draws;
 
 const P_BITS: u64 = 2048;
 const Q_BITS: u64 = 256;
@@ -21,11 +21,11 @@ const PRIMALITY_TEST_STEPS: usize = 100_000;
 /// # Errors
 /// What `work` says.
 pub(super) fn generate<E>(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     work: &mut impl FnMut(usize) -> Result<(), E>,
 ) -> Result<Vec<u8>, E> {
     let one = BigUint::from(1_u32);
-    let (p, q) = primes(world, work)?;
+    let (p, q) = primes(template_environment, work)?;
     // An element of the group of `q` elements: all but the rarest bases give one.
     let exponent = (&p - &one) / &q;
     let g = (2_u32..)
@@ -33,7 +33,7 @@ pub(super) fn generate<E>(
         .find(|g| *g != one)
         .unwrap_or_default();
     // So many bits more that no remainder is likelier than the others.
-    let x = random(world, Q_BITS + 64) % (&q - &one) + &one;
+    let x = random(template_environment, Q_BITS + 64) % (&q - &one) + &one;
     let y = g.modpow(&x, &p);
     Ok(yasna::construct_der(|writer| {
         writer.write_sequence(|writer| {
@@ -62,23 +62,23 @@ pub(super) fn check(der: &[u8]) -> ASN1Result<()> {
 
 /// A prime of 2048 bits, and one of 256 bits that divides the number before it.
 fn primes<E>(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     work: &mut impl FnMut(usize) -> Result<(), E>,
 ) -> Result<(BigUint, BigUint), E> {
     let one = BigUint::from(1_u32);
     loop {
-        let mut q = random(world, Q_BITS);
+        let mut q = random(template_environment, Q_BITS);
         q.set_bit(0, true);
         q.set_bit(Q_BITS - 1, true);
-        if !is_prime(world, &q, work)? {
+        if !is_prime(template_environment, &q, work)? {
             continue;
         }
         let double = &q << 1_u32;
         for _ in 0..4 * P_BITS {
-            let mut p = random(world, P_BITS);
+            let mut p = random(template_environment, P_BITS);
             p.set_bit(P_BITS - 1, true);
             p = &p - &p % &double + &one;
-            if p.bits() == P_BITS && is_prime(world, &p, work)? {
+            if p.bits() == P_BITS && is_prime(template_environment, &p, work)? {
                 return Ok((p, q));
             }
         }
@@ -87,7 +87,7 @@ fn primes<E>(
 
 /// Whether an odd number above 2000 is a prime, by Miller and Rabin.
 fn is_prime<E>(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     number: &BigUint,
     work: &mut impl FnMut(usize) -> Result<(), E>,
 ) -> Result<bool, E> {
@@ -104,7 +104,7 @@ fn is_prime<E>(
     let twos = before.trailing_zeros().unwrap_or(0);
     let odd = &before >> twos;
     Ok((0..PRIMALITY_WITNESS_COUNT).all(|_| {
-        let witness = random(world, number.bits() + 64) % (&before - &two) + &two;
+        let witness = random(template_environment, number.bits() + 64) % (&before - &two) + &two;
         let mut power = witness.modpow(&odd, number);
         if power == one || power == before {
             return true;
@@ -116,8 +116,8 @@ fn is_prime<E>(
     }))
 }
 
-fn random(world: Draws<'_>, bits: u64) -> BigUint {
+fn random(template_environment: Draws<'_>, bits: u64) -> BigUint {
     let mut bytes = vec![0; bits.div_ceil(8) as usize];
-    world.fill(&mut bytes);
+    template_environment.fill(&mut bytes);
     BigUint::from_bytes_be(&bytes)
 }

@@ -16,7 +16,7 @@ use yasna::models::ObjectIdentifier;
 use yasna::{ASN1Result, DERWriter, Tag};
 
 use super::pem::{self, Block};
-use crate::world::Draws;
+use crate::template_environment::Draws;
 
 /// A private key.
 pub(super) enum PrivateKey {
@@ -89,11 +89,11 @@ impl PrivateKey {
     ///
     /// # Errors
     /// The library fails.
-    pub(super) fn p256(world: Draws<'_>) -> Result<Self, String> {
+    pub(super) fn p256(template_environment: Draws<'_>) -> Result<Self, String> {
         // All but a vanishing part of the numbers of 32 bytes are keys.
         for _ in 0..64 {
             let mut secret = [0; 32];
-            world.fill(&mut secret);
+            template_environment.fill(&mut secret);
             let Ok(key) = agreement::PrivateKey::from_private_key(&ECDH_P256, &secret) else {
                 continue;
             };
@@ -113,9 +113,9 @@ impl PrivateKey {
     ///
     /// # Errors
     /// The library fails.
-    pub(super) fn ed25519(world: Draws<'_>) -> Result<Self, String> {
+    pub(super) fn ed25519(template_environment: Draws<'_>) -> Result<Self, String> {
         let mut seed = vec![0; 32];
-        world.fill(&mut seed);
+        template_environment.fill(&mut seed);
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed)
             .map_err(|_| "failed to generate private key: the library failed")?;
         Ok(Self::Ed25519(pair, seed))

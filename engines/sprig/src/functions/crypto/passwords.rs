@@ -8,7 +8,7 @@ use scrypt::{Params, scrypt};
 
 use crate::arguments::{TEXT_OVERHEAD_BYTES, int, text};
 use crate::table::{SprigFunctionEntry, bounded, random};
-use crate::world::Draws;
+use crate::template_environment::Draws;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     random("bcrypt", "func(string) string", bcrypt),
@@ -27,18 +27,18 @@ const PASSWORD_HASH_STEPS: usize = 1_000_000;
 
 /// A password hashed by bcrypt. What is wrong with it is the result, not an error.
 fn bcrypt(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
     call.work(PASSWORD_HASH_STEPS)?;
     call.produce(TEXT_OVERHEAD_BYTES + 60)?;
-    Ok(GoRuntimeValue::from(hashed(world, text(args, 0))))
+    Ok(GoRuntimeValue::from(hashed(template_environment, text(args, 0))))
 }
 
 /// A line of a file of users: a name, and a password hashed by bcrypt.
 fn htpasswd(
-    world: Draws<'_>,
+    template_environment: Draws<'_>,
     call: &mut Call<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, FunctionError> {
@@ -48,17 +48,17 @@ fn htpasswd(
         return Ok(GoRuntimeValue::string([b"invalid username: ", name].concat()));
     }
     call.work(PASSWORD_HASH_STEPS)?;
-    let hash = hashed(world, text(args, 1));
+    let hash = hashed(template_environment, text(args, 1));
     Ok(GoRuntimeValue::string([name, b":", hash.as_bytes()].concat()))
 }
 
-fn hashed(world: Draws<'_>, password: &[u8]) -> String {
+fn hashed(template_environment: Draws<'_>, password: &[u8]) -> String {
     if password.len() > 72 {
         return "failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes"
             .to_owned();
     }
     let mut salt = [0; 16];
-    world.fill(&mut salt);
+    template_environment.fill(&mut salt);
     format!("$2a${BCRYPT_COST}${}{}", encoded(&salt), encoded(&digest(password, &salt)[..23]))
 }
 

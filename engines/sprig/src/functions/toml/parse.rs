@@ -12,7 +12,7 @@ use golang::value::{List, Map, Str, Type};
 use super::cursor::{Cursor, TomlError, is_blank, is_line_end, quoted};
 use super::document::{Document, MAX_DEPTH};
 use super::scalar;
-use crate::world::TemplateEnvironment;
+use crate::template_environment::TemplateEnvironment;
 
 /// Why a text is no TOML.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,10 @@ pub(super) struct ParseError {
 }
 
 /// The document that a text is.
-pub(super) fn parse(text: &[u8], world: &dyn TemplateEnvironment) -> Result<Map, ParseError> {
+pub(super) fn parse(
+    text: &[u8],
+    template_environment: &dyn TemplateEnvironment,
+) -> Result<Map, ParseError> {
     let marks: [&[u8]; 3] = [b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf"];
     let text = marks.iter().find_map(|mark| text.strip_prefix(*mark)).unwrap_or(text);
     if text.iter().take(6).any(|byte| *byte == 0) {
@@ -36,7 +39,7 @@ pub(super) fn parse(text: &[u8], world: &dyn TemplateEnvironment) -> Result<Map,
     let mut parser = Parser {
         cursor: Cursor::new(text),
         document: Document::default(),
-        world,
+        template_environment,
         line: 0,
         depth: 0,
     };
@@ -58,7 +61,7 @@ pub(super) fn parse(text: &[u8], world: &dyn TemplateEnvironment) -> Result<Map,
 struct Parser<'t> {
     cursor: Cursor<'t>,
     document: Document,
-    world: &'t dyn TemplateEnvironment,
+    template_environment: &'t dyn TemplateEnvironment,
     /// Where the last key or header stands.
     line: usize,
     depth: usize,
@@ -362,8 +365,8 @@ impl Parser<'_> {
                     digit(c) || matches!(c, '-' | ':' | 'T' | 't' | ' ' | '.' | 'Z' | 'z' | '+')
                 };
                 self.cursor.skip(is_part)?;
-                let world = self.world;
-                self.scalar(from, |text| scalar::time(text, world))
+                let template_environment = self.template_environment;
+                self.scalar(from, |text| scalar::time(text, template_environment))
             }
             Some('_' | '.' | 'e' | 'E') => self.decimal(from),
             _ => self.scalar(from, scalar::integer),

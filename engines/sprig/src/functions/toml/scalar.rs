@@ -5,7 +5,7 @@ use golang::strconv::{Quoting, Reason, parse_float, parse_int, quote};
 use golang::time::{Time, Zone};
 
 use super::{LOCAL_DATE, LOCAL_DATETIME, LOCAL_TIME};
-use crate::world::TemplateEnvironment;
+use crate::template_environment::TemplateEnvironment;
 
 fn quoted(text: &str) -> String {
     String::from_utf8_lossy(&quote(text.as_bytes(), Quoting::Printable)).into_owned()
@@ -82,10 +82,13 @@ fn are_underscores_inside(text: &str) -> bool {
 }
 
 /// A date, a time of day, or both; what has no offset is of the local zone.
-pub(super) fn time(text: &str, world: &dyn TemplateEnvironment) -> Result<GoRuntimeValue, String> {
+pub(super) fn time(
+    text: &str,
+    template_environment: &dyn TemplateEnvironment,
+) -> Result<GoRuntimeValue, String> {
     let text = text.replace('z', "Z").replace(['t', ' '], "T");
-    let local = world.local();
-    let (_, offset) = world.now().in_zone(local.clone()).abbreviation_and_offset();
+    let local = template_environment.local();
+    let (_, offset) = template_environment.now().in_zone(local.clone()).abbreviation_and_offset();
     let [datetime, date, clock] =
         [LOCAL_DATETIME, LOCAL_DATE, LOCAL_TIME].map(|name| Zone::fixed(name, offset));
     let layouts = [

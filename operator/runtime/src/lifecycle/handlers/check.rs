@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use kube::core::{Resource as _, ResourceExt as _};
 use lifecycle::{Finding, LifecycleVariables, TextContext, measurement, pause, promoted};
 use objects::{Gvk, Object};
-use reconcile::{Rest, Time};
+use reconcile::{Outcome, Time};
 use serde_json::{Value, json};
 use sources::http::{Clients, Tls};
 use url::Url;
@@ -27,7 +27,7 @@ use url::Url;
 use super::{DEFAULT_CHECK_INTERVAL, Handler, job};
 use crate::context::Context;
 use crate::expressions::on_thread;
-use crate::http_request::{Letter, send};
+use crate::http_request::{HttpMessage, send};
 use crate::lifecycle::table::Table;
 use crate::reference::References;
 use crate::target::TargetSpec;
@@ -288,9 +288,9 @@ impl Check<'_> {
                 (Method::POST, self.event_value().to_string().into_bytes())
             }
         };
-        let letter = Letter { method, url, headers, body };
+        let http_message = HttpMessage { method, url, headers, body };
         let tls = Tls::default();
-        let sent = send(clients, &tls, None, letter, MAX_BODY);
+        let sent = send(clients, &tls, None, http_message, MAX_BODY);
         match tokio::time::timeout(HTTP_CHECK_TIMEOUT, sent).await {
             Ok(Ok(answer)) => Ok((answer.status, answer.body)),
             Ok(Err((why, _))) => Err(why),
@@ -319,7 +319,7 @@ impl Check<'_> {
         let wanted = TargetSpec::new(&context.settings, &namespace, None, account);
         let mut references = References::new(&context.watcher);
         let target = context.targets.of(&wanted, &mut references).await;
-        let target = target.map_err(|rest| rested(&rest))?;
+        let target = target.map_err(|outcome| outcome_text(&outcome))?;
         let variables = self.variables.environment();
         let wanted = job::manifest(job, self.event, &namespace, &variables)?;
         // What the watch has seen since this task began: the Job may have been begun by the one before.
@@ -331,9 +331,9 @@ impl Check<'_> {
     }
 }
 
-fn rested(rest: &Rest) -> String {
-    match rest {
-        Rest::Failed(_, text, _) | Rest::Stalled(_, text) => text.clone(),
+fn outcome_text(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Failed(_, text, _) | Outcome::Stalled(_, text) => text.clone(),
         other => format!("{other:?}"),
     }
 }

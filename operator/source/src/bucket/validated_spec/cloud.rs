@@ -2,7 +2,7 @@
 
 use crds::source::BucketSpec;
 use objects::RedactedValue;
-use reconcile::Rest;
+use reconcile::Outcome;
 use sources::bucket::{Endpoint, azure, google};
 use url::Url;
 
@@ -16,7 +16,7 @@ pub(super) fn google(
     spec: &BucketSpec,
     endpoint: &Endpoint,
     secret: Option<&SourceSecretData>,
-) -> Result<google::GoogleIdentity, Rest> {
+) -> Result<google::GoogleIdentity, Outcome> {
     let Some(data) = secret else {
         return Ok(match endpoint.is_google() {
             true => google::GoogleIdentity::Environment,
@@ -38,7 +38,7 @@ pub(super) fn azure(
     spec: &BucketSpec,
     endpoint: &Endpoint,
     secret: Option<&SourceSecretData>,
-) -> Result<azure::AzureIdentity, Rest> {
+) -> Result<azure::AzureIdentity, Outcome> {
     let Some(data) = secret else {
         return Ok(match endpoint.is_azure() {
             true => azure::AzureIdentity::Environment { client: None },

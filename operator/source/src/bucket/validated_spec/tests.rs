@@ -23,12 +23,12 @@ fn data(keys: &[(&str, &str)]) -> SourceSecretData {
     keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect()
 }
 
-fn wished(more: &Value, resolved: BucketInputs) -> Result<BucketFetchSpec, Rest> {
-    wish(&object(more), resolved).map(|wished| wished.work)
+fn desired_of(more: &Value, resolved: BucketInputs) -> Result<BucketFetchSpec, Outcome> {
+    desired(&object(more), resolved).map(|desired| desired.work)
 }
 
-fn refused(more: &Value, resolved: BucketInputs) -> Rest {
-    wished(more, resolved).err().unwrap()
+fn refused(more: &Value, resolved: BucketInputs) -> Outcome {
+    desired_of(more, resolved).err().unwrap()
 }
 
 /// A value for every field of the schema that has no support.
@@ -57,8 +57,8 @@ const USED: [&str; 14] = [
 #[test]
 fn every_field_without_support_is_refused_by_its_name() {
     for (field, value) in refused_fields() {
-        let rest = refused(&json!({field: value}), BucketInputs::default());
-        promise::refuses(field, &rest);
+        let outcome = refused(&json!({field: value}), BucketInputs::default());
+        promise::refuses(field, &outcome);
     }
 }
 
@@ -76,7 +76,7 @@ fn a_secret_goes_before_the_environment_which_is_for_aws_only() {
         ..BucketInputs::default()
     };
     let identity =
-        |more: &Value, resolved| wished(more, resolved).ok().unwrap().remote.server.identity;
+        |more: &Value, resolved| desired_of(more, resolved).ok().unwrap().remote.server.identity;
     assert!(matches!(identity(&json!({}), BucketInputs::default()), BucketIdentity::Anonymous));
     assert!(matches!(
         identity(&json!({"provider": "aws"}), BucketInputs::default()),
@@ -92,21 +92,25 @@ fn a_secret_goes_before_the_environment_which_is_for_aws_only() {
         keys("a", ""),
         BucketInputs { secret: Some(data(&[("accesskey", "hunter2")])), ..BucketInputs::default() },
     ] {
-        let rest = refused(&named, resolved);
-        assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");
-        assert!(rest.text().starts_with("invalid 's' secret data: "), "{}", rest.text());
-        assert!(!rest.text().contains("hunter2"));
+        let outcome = refused(&named, resolved);
+        assert!(matches!(outcome, Outcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
+        assert!(outcome.text().starts_with("invalid 's' secret data: "), "{}", outcome.text());
+        assert!(!outcome.text().contains("hunter2"));
     }
 }
 
-fn cloud(provider: &str, endpoint: &str, secret: &[(&str, &str)]) -> Result<BucketIdentity, Rest> {
+fn cloud(
+    provider: &str,
+    endpoint: &str,
+    secret: &[(&str, &str)],
+) -> Result<BucketIdentity, Outcome> {
     let mut more = json!({"provider": provider, "endpoint": endpoint});
     let mut resolved = BucketInputs::default();
     if !secret.is_empty() {
         more["secretRef"] = json!({"name": "s"});
         resolved.secret = Some(data(secret));
     }
-    wished(&more, resolved).map(|work| work.remote.server.identity)
+    desired_of(&more, resolved).map(|work| work.remote.server.identity)
 }
 
 #[test]
@@ -182,11 +186,11 @@ fn a_secret_of_a_cloud_is_read_as_flux_reads_it() {
         ),
         ("azure", "http://127.0.0.1:10000", &[("accountKey", "hunter2")], "'accountName'"),
     ] {
-        let rest = cloud(provider, endpoint, keys).unwrap_err();
-        assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");
-        assert!(rest.text().starts_with("invalid 's' secret data: "), "{}", rest.text());
-        assert!(rest.text().contains(says), "{}", rest.text());
-        assert!(!rest.text().contains("hunter2"), "{}", rest.text());
+        let outcome = cloud(provider, endpoint, keys).unwrap_err();
+        assert!(matches!(outcome, Outcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
+        assert!(outcome.text().starts_with("invalid 's' secret data: "), "{}", outcome.text());
+        assert!(outcome.text().contains(says), "{}", outcome.text());
+        assert!(!outcome.text().contains("hunter2"), "{}", outcome.text());
     }
 }
 
@@ -200,7 +204,7 @@ fn the_token_of_windlass_goes_to_services_of_aws_only() {
         "https://vpce-1.sts.eu-west-1.vpce.amazonaws.com",
         "https://sts.cn-north-1.amazonaws.com.cn",
     ] {
-        assert!(wished(&sts(endpoint), BucketInputs::default()).is_ok(), "{endpoint}");
+        assert!(desired_of(&sts(endpoint), BucketInputs::default()).is_ok(), "{endpoint}");
     }
     for endpoint in [
         "http://sts.amazonaws.com",
@@ -211,10 +215,10 @@ fn the_token_of_windlass_goes_to_services_of_aws_only() {
         "https://s3.amazonaws.com",
         "https://127.0.0.1",
     ] {
-        let rest = refused(&sts(endpoint), BucketInputs::default());
+        let outcome = refused(&sts(endpoint), BucketInputs::default());
         assert!(
-            matches!(rest, Rest::Stalled(INVALID_STS_CONFIGURATION, _)),
-            "{endpoint}: {rest:?}"
+            matches!(outcome, Outcome::Stalled(INVALID_STS_CONFIGURATION, _)),
+            "{endpoint}: {outcome:?}"
         );
     }
 }
@@ -233,7 +237,7 @@ fn a_user_of_a_directory_is_given_keys_for_generic_buckets_only() {
         sts_secret: Some(data(&[("username", "me"), ("password", "hunter2")])),
         ..BucketInputs::default()
     };
-    let identity = wished(&json!({"sts": named}), user()).ok().unwrap().remote.server.identity;
+    let identity = desired_of(&json!({"sts": named}), user()).ok().unwrap().remote.server.identity;
     let BucketIdentity::Ldap(given) = &identity else { panic!("{identity:?}") };
     assert_eq!((given.username.as_str(), given.endpoint.path()), ("me", "/sts"));
     assert!(!format!("{identity:?}").contains("hunter2"));
@@ -249,16 +253,19 @@ fn a_user_of_a_directory_is_given_keys_for_generic_buckets_only() {
             "without credentials",
         ),
     ] {
-        let rest = refused(&more, user());
-        assert!(matches!(rest, Rest::Stalled(INVALID_STS_CONFIGURATION, _)), "{rest:?}");
-        assert!(rest.text().contains(expected) && !rest.text().contains("hunter2"), "{rest:?}");
+        let outcome = refused(&more, user());
+        assert!(matches!(outcome, Outcome::Stalled(INVALID_STS_CONFIGURATION, _)), "{outcome:?}");
+        assert!(
+            outcome.text().contains(expected) && !outcome.text().contains("hunter2"),
+            "{outcome:?}"
+        );
     }
     let half =
         BucketInputs { sts_secret: Some(data(&[("username", "me")])), ..BucketInputs::default() };
-    let rest = refused(&json!({"sts": named}), half);
+    let outcome = refused(&json!({"sts": named}), half);
     let expected =
         "invalid 'u' secret data for 'ldap' STS provider: required fields username, password";
-    assert_eq!(rest.text(), expected);
+    assert_eq!(outcome.text(), expected);
 }
 
 #[test]
@@ -275,24 +282,24 @@ fn only_a_change_of_spec_helps_against_what_cannot_be_meant() {
             "UnsupportedField",
         ),
     ] {
-        let rest = refused(&more, BucketInputs::default());
-        assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
-        assert_eq!(rest.reason().as_str(), reason, "{}", rest.text());
+        let outcome = refused(&more, BucketInputs::default());
+        assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+        assert_eq!(outcome.reason().as_str(), reason, "{}", outcome.text());
     }
     let bundle = json!({"annotations": {"windlass.dev/bundle": "a/b.zip"}});
     assert_eq!(
-        wished(&bundle, BucketInputs::default()).ok().unwrap().bundle.as_deref(),
+        desired_of(&bundle, BucketInputs::default()).ok().unwrap().bundle.as_deref(),
         Some("a/b.zip")
     );
 }
 
 #[test]
-fn certificates_that_cannot_be_used_are_told_by_their_secret() {
+fn certificates_that_cannot_be_used_are_reported_by_their_secret() {
     let more = json!({"certSecretRef": {"name": "c"}});
     for keys in [&[("ca.crt", "hunter2")][..], &[("tls.crt", "hunter2")], &[("other", "hunter2")]] {
         let resolved = BucketInputs { certificates: Some(data(keys)), ..BucketInputs::default() };
-        let rest = refused(&more, resolved);
-        assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");
-        assert!(!rest.text().contains("hunter2"), "{}", rest.text());
+        let outcome = refused(&more, resolved);
+        assert!(matches!(outcome, Outcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
+        assert!(!outcome.text().contains("hunter2"), "{}", outcome.text());
     }
 }

@@ -17,7 +17,10 @@ fn object(more: &Value) -> GitRepository {
     .unwrap()
 }
 
-fn wished(more: &Value, proxy: Option<&[(&str, &str)]>) -> Result<SourceSpec<GitFetchSpec>, Rest> {
+fn desired_of(
+    more: &Value,
+    proxy: Option<&[(&str, &str)]>,
+) -> Result<SourceSpec<GitFetchSpec>, Outcome> {
     let data = |keys: &[(&str, &str)]| {
         keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect()
     };
@@ -25,7 +28,7 @@ fn wished(more: &Value, proxy: Option<&[(&str, &str)]>) -> Result<SourceSpec<Git
     let secret = data(&keys);
     let proxy = proxy.map(data);
     let keys = more.get("verify").map(|_| data(&[("a.asc", "x")]));
-    wish(&object(more), GitRepositoryInputs { secret, proxy, keys, include: Vec::new() })
+    desired(&object(more), GitRepositoryInputs { secret, proxy, keys, include: Vec::new() })
 }
 
 /// A value for every field of the schema that has no support.
@@ -52,8 +55,8 @@ const USED: [&str; 12] = [
 #[test]
 fn every_field_without_support_is_refused_by_its_name() {
     for (field, value) in refused_fields() {
-        let rest = wished(&json!({field: value}), None).err().unwrap();
-        promise::refuses(field, &rest);
+        let outcome = desired_of(&json!({field: value}), None).err().unwrap();
+        promise::refuses(field, &outcome);
     }
 }
 
@@ -77,8 +80,8 @@ fn of_several_references_the_one_that_flux_takes_is_taken() {
         ("branch", "branch `main`"),
         ("none", "branch `master`"),
     ] {
-        let wished = wished(&json!({"ref": given}), None).ok().unwrap();
-        assert_eq!(wished.work.reference.to_string(), expected);
+        let desired = desired_of(&json!({"ref": given}), None).ok().unwrap();
+        assert_eq!(desired.work.reference.to_string(), expected);
         given.as_object_mut().unwrap().remove(field);
     }
 }
@@ -89,36 +92,37 @@ fn only_a_change_of_spec_helps_against_a_range_or_a_folder_that_is_none() {
         (json!({"ref": {"semver": "latest"}}), "GitOperationFailed"),
         (json!({"sparseCheckout": ["../x"]}), "InvalidPath"),
     ] {
-        let rest = wished(&more, None).err().unwrap();
-        assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
-        assert_eq!(rest.reason().as_str(), reason, "{}", rest.text());
+        let outcome = desired_of(&more, None).err().unwrap();
+        assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+        assert_eq!(outcome.reason().as_str(), reason, "{}", outcome.text());
     }
 }
 
 #[test]
 fn a_proxy_is_for_http_and_its_secret_is_not_shown() {
     let keys = [("address", "http://p:3128"), ("username", "me"), ("password", "hunter2")];
-    let remote = wished(&json!({}), Some(&keys)).ok().unwrap().work.remote;
+    let remote = desired_of(&json!({}), Some(&keys)).ok().unwrap().work.remote;
     assert_eq!(remote.proxy.as_ref().unwrap().to_string(), "http://p:3128");
     assert!(!format!("{remote:?}").contains("hunter2"));
 
-    let rest = wished(&json!({"url": "ssh://example.com/app.git"}), Some(&keys)).err().unwrap();
-    assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
-    assert!(rest.text().starts_with("spec.proxySecretRef is not supported for ssh URLs"));
+    let outcome =
+        desired_of(&json!({"url": "ssh://example.com/app.git"}), Some(&keys)).err().unwrap();
+    assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+    assert!(outcome.text().starts_with("spec.proxySecretRef is not supported for ssh URLs"));
 
-    let rest = wished(&json!({}), Some(&keys[1..])).err().unwrap();
-    assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");
-    assert!(rest.text().contains("`address`") && !rest.text().contains("hunter2"));
+    let outcome = desired_of(&json!({}), Some(&keys[1..])).err().unwrap();
+    assert!(matches!(outcome, Outcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
+    assert!(outcome.text().contains("`address`") && !outcome.text().contains("hunter2"));
 }
 
 #[test]
 fn other_keys_or_another_mode_make_another_artifact() {
     let shape = |mode: Option<&str>| {
         let verify = json!({"mode": mode, "secretRef": {"name": "x"}});
-        wished(&json!({"verify": verify}), None).ok().unwrap().shape
+        desired_of(&json!({"verify": verify}), None).ok().unwrap().shape
     };
     assert_eq!(shape(None), shape(Some("HEAD")));
     assert_eq!(shape(None), shape(Some("head")));
     assert_ne!(shape(None), shape(Some("Tag")));
-    assert_ne!(shape(None), wished(&json!({}), None).ok().unwrap().shape);
+    assert_ne!(shape(None), desired_of(&json!({}), None).ok().unwrap().shape);
 }

@@ -59,9 +59,9 @@ fn names_that_could_be_paths_elsewhere_are_refused() {
         chart.clone_into(&mut object.spec.chart);
         match check(&object) {
             Ok(()) => assert!(is_fine, "{chart}"),
-            Err(rest) => {
-                assert!(!is_fine, "{chart}: {}", rest.text());
-                assert_eq!(rest.reason().as_str(), "InvalidChartReference");
+            Err(outcome) => {
+                assert!(!is_fine, "{chart}: {}", outcome.text());
+                assert_eq!(outcome.reason().as_str(), "InvalidChartReference");
             }
         }
     }
@@ -76,7 +76,7 @@ fn revision_and_values_files_are_added_to_the_version_as_in_flux() {
         }));
         let from =
             Origin::Tree(SourceArtifact { artifact: artifact.unwrap(), is_elsewhere: false });
-        wish(&object(more), from, None).ok().unwrap().work.metadata
+        desired(&object(more), from, None).ok().unwrap().work.metadata
     };
     let git = "main@sha1:0123456789abcdef0123456789abcdef01234567";
     let by_revision = json!({"reconcileStrategy": "Revision"});

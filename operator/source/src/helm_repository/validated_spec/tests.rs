@@ -19,7 +19,7 @@ fn object(more: &Value) -> HelmRepository {
     .unwrap()
 }
 
-fn wished(more: &Value, secret: &[(&str, &str)]) -> Result<ChartRepository, Rest> {
+fn desired_of(more: &Value, secret: &[(&str, &str)]) -> Result<ChartRepository, Outcome> {
     let object = object(more);
     check(&object)?;
     let data: BTreeMap<_, _> =
@@ -50,11 +50,11 @@ const USED: [&str; 10] = [
 #[test]
 fn every_field_without_support_is_refused_by_its_name() {
     for (field, value) in refused_fields() {
-        let rest = wished(&json!({field: value}), &[]).unwrap_err();
-        promise::refuses(field, &rest);
+        let outcome = desired_of(&json!({field: value}), &[]).unwrap_err();
+        promise::refuses(field, &outcome);
     }
     for provider in ["generic", "aws"] {
-        assert!(wished(&json!({"provider": provider, "insecure": true}), &[]).is_ok());
+        assert!(desired_of(&json!({"provider": provider, "insecure": true}), &[]).is_ok());
     }
 }
 
@@ -77,10 +77,10 @@ fn an_address_that_is_none_stalls_and_a_secret_that_cannot_be_used_is_tried_agai
         (json!({"interval": "x"}), "InvalidDuration", "spec.interval: "),
         (json!({"timeout": "x"}), "InvalidDuration", "spec.timeout: "),
     ] {
-        let rest = wished(&more, &[]).unwrap_err();
-        assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
-        assert_eq!(rest.reason().as_str(), reason);
-        assert!(rest.text().starts_with(begins), "{}", rest.text());
+        let outcome = desired_of(&more, &[]).unwrap_err();
+        assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+        assert_eq!(outcome.reason().as_str(), reason);
+        assert!(outcome.text().starts_with(begins), "{}", outcome.text());
     }
     let in_bucket = json!({"url": "s3://charts/stable"});
     for (more, secret) in [
@@ -89,8 +89,8 @@ fn an_address_that_is_none_stalls_and_a_secret_that_cannot_be_used_is_tried_agai
         (in_bucket.clone(), vec![("accesskey", "hunter2")]),
         (in_bucket, vec![("accesskey", "a"), ("secretkey", "hunter2"), ("endpoint", "https://b")]),
     ] {
-        let rest = wished(&more, &secret).unwrap_err();
-        assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");
-        assert!(!rest.text().contains("hunter2"), "{}", rest.text());
+        let outcome = desired_of(&more, &secret).unwrap_err();
+        assert!(matches!(outcome, Outcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
+        assert!(!outcome.text().contains("hunter2"), "{}", outcome.text());
     }
 }

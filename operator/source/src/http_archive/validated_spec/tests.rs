@@ -21,8 +21,8 @@ fn data(keys: &[(&str, &str)]) -> Option<SourceSecretData> {
     Some(keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect())
 }
 
-fn refused(more: &Value, resolved: &HttpArchiveInputs) -> Rest {
-    wish(&object(more), resolved).err().unwrap()
+fn refused(more: &Value, resolved: &HttpArchiveInputs) -> Outcome {
+    desired(&object(more), resolved).err().unwrap()
 }
 
 #[test]
@@ -50,8 +50,8 @@ fn a_spec_says_what_is_asked_and_what_the_artifact_is_made_with() {
         proxy: data(&[("address", "http://p:3128"), ("username", "me"), ("password", "hunter2")]),
     };
     let more = json!({"digest": digest, "timeout": "5s", "ignore": "*.md"});
-    let wished = wish(&object(&more), &resolved).ok().unwrap();
-    let remote = &wished.work.remote;
+    let desired = desired(&object(&more), &resolved).ok().unwrap();
+    let remote = &desired.work.remote;
     assert_eq!(remote.limits.time, Duration::from_secs(5));
     assert_eq!(remote.digest.as_ref(), Some(&digest));
     assert!(matches!(&remote.auth, Auth::Basic { username, .. } if username == "me"));
@@ -60,7 +60,7 @@ fn a_spec_says_what_is_asked_and_what_the_artifact_is_made_with() {
         .with("url", "https://example.com/app.tar.gz")
         .with("digest", digest)
         .with("ignore", "*.md");
-    assert_eq!(wished.shape, shape);
+    assert_eq!(desired.shape, shape);
 }
 
 #[test]
@@ -72,17 +72,17 @@ fn only_a_change_of_spec_helps_against_these() {
         (json!({"timeout": "soon"}), "InvalidDuration"),
         (json!({"interval": "soon"}), "InvalidDuration"),
     ] {
-        let rest = refused(&more, &HttpArchiveInputs::default());
-        assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
-        assert_eq!(rest.reason().as_str(), reason, "{}", rest.text());
-        assert!(!rest.text().contains("hunter2"));
+        let outcome = refused(&more, &HttpArchiveInputs::default());
+        assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+        assert_eq!(outcome.reason().as_str(), reason, "{}", outcome.text());
+        assert!(!outcome.text().contains("hunter2"));
     }
 }
 
 #[test]
-fn a_secret_that_says_nothing_is_told_by_its_field() {
+fn a_secret_without_entries_is_reported_by_its_field() {
     let nothing = data(&[("other", "hunter2")]);
-    for (resolved, told) in [
+    for (resolved, expected) in [
         (
             HttpArchiveInputs { secret: nothing.clone(), ..HttpArchiveInputs::default() },
             "spec.secretRef",
@@ -105,8 +105,12 @@ fn a_secret_that_says_nothing_is_told_by_its_field() {
             "spec.secretRef",
         ),
     ] {
-        let rest = refused(&json!({}), &resolved);
-        assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");
-        assert!(rest.text().contains(told) && !rest.text().contains("hunter2"), "{}", rest.text());
+        let outcome = refused(&json!({}), &resolved);
+        assert!(matches!(outcome, Outcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
+        assert!(
+            outcome.text().contains(expected) && !outcome.text().contains("hunter2"),
+            "{}",
+            outcome.text()
+        );
     }
 }

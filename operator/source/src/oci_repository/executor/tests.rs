@@ -12,7 +12,7 @@ use sources::store::Options;
 use tree::{FileTree as _, RelPath};
 
 use super::super::resolve::OciRepositoryInputs;
-use super::super::validated_spec::wish;
+use super::super::validated_spec::desired;
 use super::*;
 
 /// A store in a folder of its own, which goes with it.
@@ -94,7 +94,7 @@ fn with_layer_of(media_type: &str, layer: &[u8]) -> (SocketAddr, Digest) {
 fn run(
     address: SocketAddr,
     more: &Value,
-) -> Result<(StoredArtifact<OCIRepositoryStatus>, Vec<u8>), Rest> {
+) -> Result<(StoredArtifact<OCIRepositoryStatus>, Vec<u8>), Outcome> {
     let mut spec = json!({"interval": "1m", "url": format!("oci://{address}/team/app")});
     for (key, value) in more.as_object().into_iter().flatten() {
         spec[key] = value.clone();
@@ -104,7 +104,7 @@ fn run(
         "metadata": {"name": "app", "namespace": "shop"}, "spec": spec,
     }))
     .unwrap();
-    let work = wish(&object, OciRepositoryInputs::default())?.work;
+    let work = desired(&object, OciRepositoryInputs::default())?.work;
     let known = RegistryCache::default();
     let url = object.spec.url.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -160,7 +160,7 @@ fn a_layer_is_copied_as_it_is_and_a_digest_is_its_own_revision() {
 }
 
 #[test]
-fn what_goes_wrong_is_told_as_flux_tells_it() {
+fn failures_are_reported_as_flux_reports_them() {
     let (address, _) = with_layer(b"no archive at all");
     let url = format!("oci://{address}/team/app");
     for (more, reason, text) in [
@@ -200,9 +200,9 @@ fn what_goes_wrong_is_told_as_flux_tells_it() {
                 .to_owned(),
         ),
     ] {
-        let rest = run(address, &more).err().unwrap();
-        assert!(matches!(rest, Rest::Failed(..)), "{rest:?}");
-        assert_eq!((rest.reason().as_str(), rest.text()), (reason, text.as_str()));
+        let outcome = run(address, &more).err().unwrap();
+        assert!(matches!(outcome, Outcome::Failed(..)), "{outcome:?}");
+        assert_eq!((outcome.reason().as_str(), outcome.text()), (reason, text.as_str()));
     }
 }
 
@@ -218,7 +218,7 @@ fn what_is_not_signed_is_refused_before_it_is_pulled() {
     .unwrap();
     let signed = Verification::for_tests(&object, BTreeMap::new());
     let resolved = OciRepositoryInputs { signed: Some(signed), ..OciRepositoryInputs::default() };
-    let work = wish(&object, resolved).unwrap_or_else(|_| unreachable!()).work;
+    let work = desired(&object, resolved).unwrap_or_else(|_| unreachable!()).work;
     let known = RegistryCache::default();
     let url = object.spec.url.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -248,8 +248,9 @@ fn a_signed_chart_counts_under_the_tag_of_its_own_version_only() {
             "metadata": {"name": "app", "namespace": "shop"}, "spec": spec,
         }))
         .unwrap();
-        let work =
-            wish(&object, OciRepositoryInputs::default()).unwrap_or_else(|_| unreachable!()).work;
+        let work = desired(&object, OciRepositoryInputs::default())
+            .unwrap_or_else(|_| unreachable!())
+            .work;
         let known = RegistryCache::default();
         let url = object.spec.url.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -20,8 +20,11 @@ fn object(more: &Value) -> OCIRepository {
     .unwrap()
 }
 
-fn wished(more: &Value, resolved: OciRepositoryInputs) -> Result<SourceSpec<OciFetchSpec>, Rest> {
-    wish(&object(more), resolved)
+fn desired_of(
+    more: &Value,
+    resolved: OciRepositoryInputs,
+) -> Result<SourceSpec<OciFetchSpec>, Outcome> {
+    desired(&object(more), resolved)
 }
 
 fn data(keys: &[(&str, &str)]) -> OciSecretData {
@@ -58,19 +61,20 @@ const USED: [&str; 13] = [
 #[test]
 fn every_field_without_support_is_refused_by_its_name() {
     for (field, value) in refused_fields() {
-        let rest = wished(&json!({field: value}), OciRepositoryInputs::default()).err().unwrap();
-        promise::refuses(field, &rest);
+        let outcome =
+            desired_of(&json!({field: value}), OciRepositoryInputs::default()).err().unwrap();
+        promise::refuses(field, &outcome);
     }
-    assert!(wished(&json!({"provider": "azure"}), OciRepositoryInputs::default()).is_err());
+    assert!(desired_of(&json!({"provider": "azure"}), OciRepositoryInputs::default()).is_err());
     for provider in ["aws", "generic"] {
-        assert!(wished(&json!({"provider": provider}), OciRepositoryInputs::default()).is_ok());
+        assert!(desired_of(&json!({"provider": provider}), OciRepositoryInputs::default()).is_ok());
     }
     // Its pull secrets and its own identity would both be meant.
     let both = json!({"provider": "aws", "serviceAccountName": "app"});
-    let rest = wished(&both, OciRepositoryInputs::default()).err().unwrap();
+    let outcome = desired_of(&both, OciRepositoryInputs::default()).err().unwrap();
     assert!(
-        rest.text().starts_with("spec.serviceAccountName with spec.provider `aws`"),
-        "{rest:?}"
+        outcome.text().starts_with("spec.serviceAccountName with spec.provider `aws`"),
+        "{outcome:?}"
     );
 }
 
@@ -89,8 +93,9 @@ fn of_several_references_the_one_that_flux_takes_is_taken() {
         ("tag", "One(Tag(\"v1\"))"),
         ("none", "One(Tag(\"latest\"))"),
     ] {
-        let wished = wished(&json!({"ref": given}), OciRepositoryInputs::default()).ok().unwrap();
-        let wanted = format!("{:?}", wished.work.wanted);
+        let desired =
+            desired_of(&json!({"ref": given}), OciRepositoryInputs::default()).ok().unwrap();
+        let wanted = format!("{:?}", desired.work.wanted);
         assert!(wanted.starts_with(expected), "{wanted}");
         given.as_object_mut().unwrap().remove(field);
     }
@@ -125,10 +130,10 @@ fn only_a_change_of_spec_helps_against_what_is_malformed() {
             "failed to determine the artifact tag for 'oci://example.com/team/app'",
         ),
     ] {
-        let rest = wished(&more, OciRepositoryInputs::default()).err().unwrap();
-        assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
-        assert_eq!(rest.reason().as_str(), reason);
-        assert!(rest.text().starts_with(text), "{}", rest.text());
+        let outcome = desired_of(&more, OciRepositoryInputs::default()).err().unwrap();
+        assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+        assert_eq!(outcome.reason().as_str(), reason);
+        assert!(outcome.text().starts_with(text), "{}", outcome.text());
     }
 }
 
@@ -140,7 +145,7 @@ fn credentials_are_those_of_the_secret_and_then_of_the_service_account() {
             pull_secrets: others.iter().map(|user| docker(user)).collect(),
             ..OciRepositoryInputs::default()
         };
-        match wished(&json!({}), resolved).ok().unwrap().work.remote.auth {
+        match desired_of(&json!({}), resolved).ok().unwrap().work.remote.auth {
             Auth::Basic { username, .. } => username,
             _ => "nobody".to_owned(),
         }
@@ -152,35 +157,38 @@ fn credentials_are_those_of_the_secret_and_then_of_the_service_account() {
     let other = || data(&[("username", "me"), ("password", "hunter2")]);
     let resolved =
         OciRepositoryInputs { pull_secrets: vec![other()], ..OciRepositoryInputs::default() };
-    assert!(wished(&json!({}), resolved).is_ok());
+    assert!(desired_of(&json!({}), resolved).is_ok());
     let resolved = OciRepositoryInputs { secret: Some(other()), ..OciRepositoryInputs::default() };
-    let rest = wished(&json!({}), resolved).err().unwrap();
-    assert_eq!(rest.reason().as_str(), "AuthenticationFailed");
-    assert!(rest.text().starts_with("failed to get credential: "), "{}", rest.text());
+    let outcome = desired_of(&json!({}), resolved).err().unwrap();
+    assert_eq!(outcome.reason().as_str(), "AuthenticationFailed");
+    assert!(outcome.text().starts_with("failed to get credential: "), "{}", outcome.text());
 }
 
 #[test]
 fn secrets_for_the_connection_are_checked_and_not_shown() {
     let certificates = Some(data(&[("tls.key", "hunter2")]));
-    let rest =
-        wished(&json!({}), OciRepositoryInputs { certificates, ..OciRepositoryInputs::default() })
-            .err()
-            .unwrap();
+    let outcome = desired_of(
+        &json!({}),
+        OciRepositoryInputs { certificates, ..OciRepositoryInputs::default() },
+    )
+    .err()
+    .unwrap();
     let expected = "failed to generate transport for 'oci://example.com/team/app': ";
     assert!(
-        rest.text().starts_with(expected) && !rest.text().contains("hunter2"),
+        outcome.text().starts_with(expected) && !outcome.text().contains("hunter2"),
         "{}",
-        rest.text()
+        outcome.text()
     );
     let proxy = Some(data(&[("username", "hunter2")]));
-    let rest = wished(&json!({}), OciRepositoryInputs { proxy, ..OciRepositoryInputs::default() })
-        .err()
-        .unwrap();
+    let outcome =
+        desired_of(&json!({}), OciRepositoryInputs { proxy, ..OciRepositoryInputs::default() })
+            .err()
+            .unwrap();
     let expected = "failed to get proxy address: ";
     assert!(
-        rest.text().starts_with(expected) && !rest.text().contains("hunter2"),
+        outcome.text().starts_with(expected) && !outcome.text().contains("hunter2"),
         "{}",
-        rest.text()
+        outcome.text()
     );
     let both = OciRepositoryInputs {
         secret: Some(docker("me")),
@@ -188,7 +196,7 @@ fn secrets_for_the_connection_are_checked_and_not_shown() {
         ..OciRepositoryInputs::default()
     };
     let remote =
-        wished(&json!({"insecure": true, "timeout": "5s"}), both).ok().unwrap().work.remote;
+        desired_of(&json!({"insecure": true, "timeout": "5s"}), both).ok().unwrap().work.remote;
     assert!(remote.insecure && remote.timeout == Duration::from_secs(5));
     assert!(!format!("{remote:?}").contains("hunter2"));
 }
@@ -197,7 +205,7 @@ fn secrets_for_the_connection_are_checked_and_not_shown() {
 fn a_chart_is_copied_and_its_tags_read_as_helm_writes_them() {
     let selector = json!({"mediaType": chart::CHART, "operation": "copy"});
     let more = json!({"layerSelector": selector, "ref": {"semver": "1.x"}});
-    let work = wished(&more, OciRepositoryInputs::default()).ok().unwrap().work;
+    let work = desired_of(&more, OciRepositoryInputs::default()).ok().unwrap().work;
     assert!(work.is_copied && work.media_type.as_deref() == Some(chart::CHART));
     let ArtifactSelector::Highest(selection) = work.wanted else { unreachable!() };
     let tags = ["1.0.0_b".to_owned()];

@@ -24,11 +24,11 @@ fn closed(breaker: &CircuitBreaker, second: i64) -> Option<i64> {
 
 #[test]
 fn a_host_is_left_alone_for_as_long_as_it_says_within_bounds() {
-    for (told, until) in [(secs(30), 30), (secs(0), 1), (secs(1 << 40), 3600), (None, 2)] {
+    for (retry_after, until) in [(secs(30), 30), (secs(0), 1), (secs(1 << 40), 3600), (None, 2)] {
         let mut breaker = CircuitBreaker::default();
         let ticket = breaker.admit(at(0)).unwrap();
-        breaker.learn(ticket, HostAvailability::Later(TOO_MANY, told), at(0));
-        assert_eq!(closed(&breaker, 0), Some(until), "{told:?}");
+        breaker.learn(ticket, HostAvailability::Later(TOO_MANY, retry_after), at(0));
+        assert_eq!(closed(&breaker, 0), Some(until), "{retry_after:?}");
         assert_eq!(closed(&breaker, until), None);
     }
 }
@@ -67,9 +67,9 @@ fn one_page_that_is_unavailable_does_not_close_its_host_and_three_in_a_row_do() 
     let seen: Vec<_> =
         [later, later, HostAvailability::Fine, later, later, later].map(&mut answer).into();
     assert_eq!(seen, [None, None, None, None, None, Some(2)]);
-    let mut told = CircuitBreaker::default();
-    told.learn(Ticket::Usual, HostAvailability::Later(UNAVAILABLE, secs(9)), at(0));
-    assert_eq!(closed(&told, 0), Some(9));
+    let mut hinted = CircuitBreaker::default();
+    hinted.learn(Ticket::Usual, HostAvailability::Later(UNAVAILABLE, secs(9)), at(0));
+    assert_eq!(closed(&hinted, 0), Some(9));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_clock_that_is_put_back_opens_the_host() {
 #[test]
 fn retry_after_is_seconds_or_a_date() {
     let now = "2026-11-22T09:00:00Z".parse().unwrap();
-    for (text, told) in [
+    for (text, expected) in [
         ("120", secs(120)),
         (" 7 ", secs(7)),
         ("Sun, 22 Nov 2026 09:01:30 GMT", secs(90)),
@@ -124,7 +124,7 @@ fn retry_after_is_seconds_or_a_date() {
     ] {
         let mut headers = HeaderMap::new();
         headers.insert(RETRY_AFTER, HeaderValue::from_static(text));
-        assert_eq!(retry_after(&headers, now), told, "{text}");
+        assert_eq!(retry_after(&headers, now), expected, "{text}");
     }
 }
 
@@ -149,7 +149,7 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         Just(Act::Ask),
         (0..8_usize, any::<bool>(), proptest::option::of(0..10_000_u64))
-            .prop_map(|(which, fine, told)| Act::Answer(which, fine, told)),
+            .prop_map(|(which, fine, retry_after)| Act::Answer(which, fine, retry_after)),
         (0..8_usize).prop_map(Act::Abandon),
         (0..400_i64).prop_map(Act::Pass),
     ]
@@ -169,8 +169,8 @@ proptest! {
                     Ok(ticket) => tickets.push(ticket),
                     Err(shut) => prop_assert!(shut.until > at(now) && shut.until <= at(now + 3600)),
                 },
-                Act::Answer(which, fine, told) if which < tickets.len() => {
-                    let later = HostAvailability::Later(TOO_MANY, told.map(Duration::from_secs));
+                Act::Answer(which, fine, retry_after) if which < tickets.len() => {
+                    let later = HostAvailability::Later(TOO_MANY, retry_after.map(Duration::from_secs));
                     breaker.learn(tickets.remove(which), if fine { HostAvailability::Fine } else { later }, at(now));
                 }
                 Act::Abandon(which) if which < tickets.len() => breaker.abandon(tickets.remove(which)),

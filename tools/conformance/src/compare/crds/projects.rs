@@ -145,8 +145,8 @@ impl Project {
 
     fn module(&self, version: &str) -> anyhow::Result<Release> {
         let module = format!("{}@{version}", self.module);
-        let told: Value = serde_json::from_str(&go(&["mod", "download", "-json", &module])?)?;
-        let folder = told["Dir"].as_str().with_context(|| format!("{module} is not there"))?;
+        let download: Value = serde_json::from_str(&go(&["mod", "download", "-json", &module])?)?;
+        let folder = download["Dir"].as_str().with_context(|| format!("{module} is not there"))?;
         self.release(version, Path::new(folder))
     }
 
@@ -209,8 +209,8 @@ fn minors<'v>(versions: &[&'v str]) -> Vec<&'v str> {
 fn git(clone: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("git").arg("-C").arg(clone).args(arguments).output();
     let output = output.context("cannot run git")?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "git {}: {}", arguments.join(" "), told.trim());
+    let message = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "git {}: {}", arguments.join(" "), message.trim());
     Ok(String::from_utf8(output.stdout)?)
 }
 
@@ -231,9 +231,9 @@ fn go(arguments: &[&str]) -> anyhow::Result<String> {
     }
     // With `-json` the reason is in what is printed.
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    let told =
+    let message =
         String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
-    bail!("{}", printed["Error"].as_str().unwrap_or(&told))
+    bail!("{}", printed["Error"].as_str().unwrap_or(&message))
 }
 
 #[cfg(test)]

@@ -59,11 +59,12 @@ pub(super) fn judge(case: Case) -> Judgement {
             fault => fault,
         })?;
     let wanted: Vec<Value> = case.list()?;
-    let mut world = World { is_confined: no_cross_namespace_refs, ..World::default() };
+    let mut simulated_cluster =
+        SimulatedCluster { is_confined: no_cross_namespace_refs, ..SimulatedCluster::default() };
     let mut got = Vec::new();
     for run in runs {
-        world.change(run)?;
-        got.push(world.run()?);
+        simulated_cluster.change(run)?;
+        got.push(simulated_cluster.run()?);
     }
     let wanted = wanted.iter().map(compared).collect();
     same_value(&numbered(&wanted), &numbered(&Value::Array(got)))
@@ -120,7 +121,7 @@ struct ServedArchive {
 
 /// The cluster, the storage, and what the generator's status says.
 #[derive(Default)]
-struct World {
+struct SimulatedCluster {
     is_confined: bool,
     served: BTreeMap<String, ServedArchive>,
     /// Sources by kind, namespace and name.
@@ -149,7 +150,7 @@ fn not_run(what: &str) -> CaseFailure {
     CaseFailure::NotRun(format!("{what}: the program's"))
 }
 
-impl World {
+impl SimulatedCluster {
     /// Does what was done before a run.
     fn change(&mut self, run: RecordedRun) -> Result<(), CaseFailure> {
         for (name, content) in run.contents {

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use notify::{Alert, Cluster, Event, ObjectReference, Parcel, Provider, Secret, Settings, Warning};
+use notify::{
+    Alert, Cluster, DeliveryMessage, Event, ObjectReference, Provider, Secret, Settings, Warning,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::fake_provider::{FakeProvider, Rule, lenient};
 use super::requests::{FREE, REPLAY_UNIX_TIME, is_same_error, mismatch};
-use super::world::{FakeProvider, Rule, lenient};
 use crate::replay::case::{Case, CaseFailure, Judgement, ReferenceAnswer};
 
 /// Longest body of an event.
@@ -120,7 +122,7 @@ impl Cluster for Objects {
     fn secret(&self, namespace: &str, name: &str) -> Option<Secret> {
         let data = self.find("Secret", namespace, name)?.get("stringData")?;
         let data: BTreeMap<String, String> = serde_json::from_value(data.clone()).ok()?;
-        Some(super::world::secret(namespace, name, &data))
+        Some(super::fake_provider::secret(namespace, name, &data))
     }
 }
 
@@ -138,11 +140,11 @@ fn handle(case: &Case) -> Judgement {
         now: REPLAY_UNIX_TIME,
         ..Settings::default()
     };
-    let mut world = FakeProvider::new(inputs.responses);
+    let mut fake_provider = FakeProvider::new(inputs.responses);
     let mut keys = BTreeSet::new();
     let mut answers = Vec::new();
     for post in &inputs.posts {
-        answers.push(answer(post, &alerts, &objects, settings, &mut world, &mut keys));
+        answers.push(answer(post, &alerts, &objects, settings, &mut fake_provider, &mut keys));
     }
     let wanted: Vec<Value> = case.list()?;
     if wanted.len() != answers.len() {
@@ -166,7 +168,7 @@ fn answer(
     alerts: &[Alert],
     objects: &Objects,
     settings: Settings,
-    world: &mut FakeProvider,
+    fake_provider: &mut FakeProvider,
     keys: &mut BTreeSet<String>,
 ) -> Value {
     // Go's server of paths redirects what is not clean.
@@ -183,25 +185,27 @@ fn answer(
         return json!({"status": 429});
     }
     let mut sent = Vec::new();
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     for alert in alerts {
         let mut verdict = notify::dispatch(&event, alert, objects, settings);
         let mut warnings = std::mem::take(&mut verdict.warnings);
         if let Some(dispatch) = &mut verdict.dispatch {
-            world.arrived.clear();
-            if let Err(failure) = world.drive(&mut dispatch.delivery) {
+            fake_provider.arrived.clear();
+            if let Err(failure) = fake_provider.drive(&mut dispatch.delivery) {
                 warnings.push(dispatch.warning(&failure));
             }
-            sent.extend(world.arrived.iter().map(parcel));
+            sent.extend(fake_provider.arrived.iter().map(delivery_message));
         }
-        told.extend(warnings.iter().map(|warning| shown(alert, warning)));
+        events.extend(warnings.iter().map(|warning| shown(alert, warning)));
     }
     sent.sort_by_key(|it: &Value| it["to"].to_string());
-    json!({"status": 202, "sent": sent, "k8sEvents": told})
+    json!({"status": 202, "sent": sent, "k8sEvents": events})
 }
 
-fn parcel(parcel: &Parcel) -> Value {
-    let Parcel::Http(request) = parcel else { return json!({"to": format!("{parcel:?}")}) };
+fn delivery_message(delivery_message: &DeliveryMessage) -> Value {
+    let DeliveryMessage::Http(request) = delivery_message else {
+        return json!({"to": format!("{delivery_message:?}")});
+    };
     let headers: BTreeMap<_, _> =
         request.headers.iter().map(|(name, it)| (name.to_lowercase(), it)).collect();
     json!({"to": request.url, "event": lenient(&request.body), "headers": headers})
@@ -247,13 +251,13 @@ fn compare(wanted: &Value, got: &Value) -> Judgement {
             return differs();
         }
     }
-    let told_wanted = list(wanted, "k8sEvents");
-    let mut told = list(got, "k8sEvents");
-    if told_wanted.len() != told.len() {
+    let wanted_events = list(wanted, "k8sEvents");
+    let mut events = list(got, "k8sEvents");
+    if wanted_events.len() != events.len() {
         return differs();
     }
-    for wanted in &told_wanted {
-        let found = told.iter().position(|got| {
+    for wanted in &wanted_events {
+        let found = events.iter().position(|got| {
             let text = |value: &Value| value["message"].as_str().unwrap_or_default().to_owned();
             ["object", "type", "reason", "annotations"]
                 .iter()
@@ -261,7 +265,7 @@ fn compare(wanted: &Value, got: &Value) -> Judgement {
                 && is_same_error(&text(wanted), &text(got))
         });
         match found {
-            Some(at) => drop(told.swap_remove(at)),
+            Some(at) => drop(events.swap_remove(at)),
             None => return differs(),
         }
     }

@@ -7,12 +7,12 @@ use notify::receivers::{
     AnnotationTarget, Gate, Hook, MAX_BODY, MAX_HEADERS, Misfit, Receiver, Reception, Settings,
     Targets, check, path,
 };
-use notify::{Parcel, Secret};
+use notify::{DeliveryMessage, Secret};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::fake_provider::{FakeProvider, Rule};
 use super::requests::{REPLAY_UNIX_TIME, is_same_error, mismatch};
-use super::world::{FakeProvider, Rule};
 use crate::replay::case::{Case, CaseFailure, Judgement};
 
 pub(super) fn judge(case: Case) -> Judgement {
@@ -89,7 +89,7 @@ impl Objects {
     fn secret(&self, namespace: &str, name: &str) -> Option<Secret> {
         let found = self.of("v1", "Secret", namespace).find(|it| it["metadata"]["name"] == name)?;
         let data = found.get("stringData").cloned().unwrap_or_else(|| json!({}));
-        Some(super::world::secret(namespace, name, &serde_json::from_value(data).ok()?))
+        Some(super::fake_provider::secret(namespace, name, &serde_json::from_value(data).ok()?))
     }
 }
 
@@ -124,10 +124,10 @@ fn hook(case: &Case) -> Judgement {
         allows_empty_token: true,
         now: REPLAY_UNIX_TIME,
     };
-    let mut world = FakeProvider::new(inputs.responses);
+    let mut fake_provider = FakeProvider::new(inputs.responses);
     let wanted: Vec<Value> = case.list()?;
     for (asked, wanted) in inputs.requests.iter().zip(&wanted) {
-        let (status, annotated) = answer(asked, &receivers, &objects, settings, &mut world);
+        let (status, annotated) = answer(asked, &receivers, &objects, settings, &mut fake_provider);
         let is_redirect = wanted["status"] == 307 && status == 404;
         let names: BTreeSet<&str> = wanted["annotated"]
             .as_array()
@@ -148,7 +148,7 @@ fn answer(
     receivers: &[Receiver],
     objects: &Objects,
     settings: Settings,
-    world: &mut FakeProvider,
+    fake_provider: &mut FakeProvider,
 ) -> (u16, Vec<String>) {
     let long = "x".repeat(300 << 10);
     let headers: Vec<_> = asked
@@ -180,7 +180,9 @@ fn answer(
     loop {
         match gate {
             Gate::Refused(status, _) => return (status, Vec::new()),
-            Gate::Fetch(request) => gate = reception.answer(world.outcome(&Parcel::Http(request))),
+            Gate::Fetch(request) => {
+                gate = reception.answer(fake_provider.outcome(&DeliveryMessage::Http(request)));
+            }
             Gate::Accepted(accepted) => {
                 let selection = accepted.select(receiver, objects, settings);
                 let shown =

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use notify::{Alert, Event, NatsLogin, Parcel, Provider, ProviderRequest, Stage};
+use notify::{Alert, DeliveryMessage, Event, NatsLogin, Provider, ProviderRequest, Stage};
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::world::{FakeProvider, Rule, lenient, secret};
+use super::fake_provider::{FakeProvider, Rule, lenient, secret};
 use crate::replay::case::{Case, CaseFailure, Judgement, ReferenceAnswer};
 
 /// The time of a replay, which stands for `<now>`.
@@ -69,10 +69,10 @@ fn run(case: &Case, drops_alias: bool) -> Judgement {
             return Err(mismatch(wanted, format!("{got:?}")));
         }
     }
-    let mut world = FakeProvider::new(inputs.responses);
+    let mut fake_provider = FakeProvider::new(inputs.responses);
     let mut delivery = notify::delivery(&event, &provider, &alert, REPLAY_UNIX_TIME, &secrets);
-    let outcome = world.drive(&mut delivery);
-    let shown = || format!("{outcome:?} after {:?}", shown(&world.arrived));
+    let outcome = fake_provider.drive(&mut delivery);
+    let shown = || format!("{outcome:?} after {:?}", shown(&fake_provider.arrived));
     let stage = match &outcome {
         Ok(()) => None,
         Err(failure) => Some(match failure.stage {
@@ -92,15 +92,15 @@ fn run(case: &Case, drops_alias: bool) -> Judgement {
     }
     let nothing = Vec::new();
     let requests = wanted.get("requests").and_then(Value::as_array).unwrap_or(&nothing);
-    compare_requests(requests, &world.arrived, drops_alias)?;
-    compare_others(wanted, &world.arrived)
+    compare_requests(requests, &fake_provider.arrived, drops_alias)?;
+    compare_others(wanted, &fake_provider.arrived)
 }
 
-fn shown(parcels: &[Parcel]) -> Vec<String> {
+fn shown(parcels: &[DeliveryMessage]) -> Vec<String> {
     parcels
         .iter()
-        .map(|parcel| match parcel {
-            Parcel::Http(request) => format!(
+        .map(|delivery_message| match delivery_message {
+            DeliveryMessage::Http(request) => format!(
                 "{} {} {:?} {}",
                 request.method,
                 request.url,
@@ -142,11 +142,11 @@ pub(super) fn is_same_error(wanted: &str, got: &str) -> bool {
     })
 }
 
-fn compare_requests(wanted: &[Value], arrived: &[Parcel], drops_alias: bool) -> Judgement {
+fn compare_requests(wanted: &[Value], arrived: &[DeliveryMessage], drops_alias: bool) -> Judgement {
     let got: Vec<&ProviderRequest> = arrived
         .iter()
-        .filter_map(|parcel| match parcel {
-            Parcel::Http(request) => Some(&**request),
+        .filter_map(|delivery_message| match delivery_message {
+            DeliveryMessage::Http(request) => Some(&**request),
             _ => None,
         })
         .collect();
@@ -402,14 +402,14 @@ fn span(body: &[u8]) -> Option<Value> {
 }
 
 /// Compares what goes to NATS and to Pub/Sub.
-fn compare_others(wanted: &Value, arrived: &[Parcel]) -> Judgement {
+fn compare_others(wanted: &Value, arrived: &[DeliveryMessage]) -> Judgement {
     let nats = wanted.pointer("/nats/published").and_then(Value::as_array);
     let messages = wanted.get("pubsub").and_then(Value::as_array);
     let mut nats = nats.cloned().unwrap_or_default().into_iter();
     let mut messages = messages.cloned().unwrap_or_default().into_iter();
-    for parcel in arrived {
-        let (wanted, got) = match parcel {
-            Parcel::Nats(message) => {
+    for delivery_message in arrived {
+        let (wanted, got) = match delivery_message {
+            DeliveryMessage::Nats(message) => {
                 if let Some(connect) = wanted.pointer("/nats/connect") {
                     compare_connect(connect, message)?;
                 }
@@ -417,7 +417,7 @@ fn compare_others(wanted: &Value, arrived: &[Parcel]) -> Judgement {
                 let Some(next) = nats.next() else { continue };
                 (next, json!({"subject": message.subject, "data": lenient(&message.data)}))
             }
-            Parcel::PubSub(message) => {
+            DeliveryMessage::PubSub(message) => {
                 let Some(next) = messages.next() else { continue };
                 let attributes = (!message.attributes.is_empty()).then_some(&message.attributes);
                 let topic = format!("projects/{}/topics/{}", message.project, message.topic);
@@ -426,7 +426,7 @@ fn compare_others(wanted: &Value, arrived: &[Parcel]) -> Judgement {
                     json!({"attributes": attributes, "data": lenient(&message.data), "topic": topic}),
                 )
             }
-            Parcel::Http(_) | Parcel::EventHub(_) => continue,
+            DeliveryMessage::Http(_) | DeliveryMessage::EventHub(_) => continue,
         };
         let mut wanted = wanted;
         if let Some(text) = wanted["data"].as_str().map(str::to_owned) {

@@ -56,11 +56,11 @@ pub(super) fn judge(case: Case) -> Judgement {
         cluster.events.clear();
         cluster.fail.clone_from(&given.fail);
         let error = cluster.act(given)?;
-        let mut told = json!({"events": cluster.events, "releases": cluster.releases()});
+        let mut report = json!({"events": cluster.events, "releases": cluster.releases()});
         if let Some(error) = error {
-            told["err"] = error.into();
+            report["err"] = error.into();
         }
-        out.push(told);
+        out.push(report);
     }
     case.judge(Ok(Json::Array(out)))
 }
@@ -331,7 +331,7 @@ impl Cluster {
     }
 
     fn releases(&self) -> Vec<Json> {
-        let told = self.records.values().map(|record| {
+        let list = self.records.values().map(|record| {
             let hooks: Vec<Json> = record
                 .hooks
                 .iter()
@@ -350,7 +350,7 @@ impl Cluster {
                 "hooks": hooks,
             })
         });
-        told.collect()
+        list.collect()
     }
 }
 

@@ -61,12 +61,12 @@ pub(super) fn judge(case: &Case, recorded: &TrustCase) -> Judgement {
     let object = is_annotated.then_some((hash.as_str(), object.as_slice()));
     let tag = found.tag.as_deref().map(|name| Tag { name, object });
     let checkout = Checkout { commit: (&sha, &commit), tag };
-    let verified = verified(recorded, &checkout)?;
+    let verified = verified(recorded, &checkout, &recorded.folder("keys/")?);
     let revision = found.revision(&sha);
     if let Some(error) = error {
-        let told =
+        let verdict =
             verified.as_ref().map_or_else(|refused| refused.message.as_str(), String::as_str);
-        same(error, told)?;
+        same(error, verdict)?;
     }
     same_value(wanted, &answer(recorded, &checkout, revision, verified))
 }
@@ -74,13 +74,13 @@ pub(super) fn judge(case: &Case, recorded: &TrustCase) -> Judgement {
 fn verified(
     recorded: &TrustCase,
     checkout: &Checkout<'_>,
-) -> Result<Result<String, GitVerificationError>, CaseFailure> {
+    keys: &BTreeMap<String, Vec<u8>>,
+) -> Result<String, GitVerificationError> {
     if recorded.flag("missingSecret") {
-        return Ok(Err(GitVerificationError::without_keys("secrets \"verify-keys\" not found")));
+        return Err(GitVerificationError::without_keys("secrets \"verify-keys\" not found"));
     }
-    let keys = recorded.folder("keys/")?;
     let keys = Keys::new(keys.iter().map(|(name, value)| (name.as_str(), value.as_slice())));
-    Ok(verify(Mode::named(recorded.arg("mode")), checkout, &keys, VERIFICATION_UNIX_TIME))
+    verify(Mode::named(recorded.arg("mode")), checkout, &keys, VERIFICATION_UNIX_TIME)
 }
 
 /// The answer in the form that is recorded.

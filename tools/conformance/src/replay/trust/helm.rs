@@ -10,32 +10,36 @@ use crate::replay::case::{Case, Judgement, ReferenceAnswer, same};
 const VERIFICATION_UNIX_TIME: u64 = 1_800_000_000;
 
 pub(super) fn judge(case: &Case, recorded: &TrustCase) -> Judgement {
-    let told = told(recorded)?;
-    match (&case.answer, told) {
+    let file = recorded.arg("chart");
+    let beside = format!("{file}.prov");
+    // What the command prints.
+    let printed = if let Some(error) = missing_file(recorded, &beside) {
+        Err(error)
+    } else {
+        let chart = recorded.file(file)?;
+        let provenance = recorded.file(&beside)?;
+        let keyring = recorded.file("keyring")?;
+        let verified = verify(file, &chart, &provenance, &keyring, VERIFICATION_UNIX_TIME);
+        verified.map(|it| shown(&it)).map_err(|refused| refused.to_string())
+    };
+    match (&case.answer, printed) {
         (ReferenceAnswer::Error(wanted), Err(got)) => same(wanted, &format!("Error: {got}\n")),
-        (_, told) => case.judge(told.map(Value::from)),
+        (_, printed) => case.judge(printed.map(Value::from)),
     }
 }
 
-/// What the command prints.
-fn told(recorded: &TrustCase) -> Result<Result<String, String>, super::CaseFailure> {
-    let file = recorded.arg("chart");
-    let beside = format!("{file}.prov");
-    if !recorded.files.contains_key(&beside) {
-        // Files that are missing are the matter of who reads them.
-        return Ok(Err(format!(
-            "could not load provenance file {beside}: stat {beside}: no such file or directory"
-        )));
+/// The error about a file that is not there: who reads the files of a chart says so, and no verifier.
+fn missing_file(recorded: &TrustCase, provenance: &str) -> Option<String> {
+    if !recorded.files.contains_key(provenance) {
+        return Some(format!(
+            "could not load provenance file {provenance}: stat {provenance}: no such file or directory"
+        ));
     }
     if !recorded.files.contains_key("keyring") {
         let why = "failed to load keyring: open keyring: no such file or directory";
-        return Ok(Err(why.to_owned()));
+        return Some(why.to_owned());
     }
-    let chart = recorded.file(file)?;
-    let provenance = recorded.file(&beside)?;
-    let verified =
-        verify(file, &chart, &provenance, &recorded.file("keyring")?, VERIFICATION_UNIX_TIME);
-    Ok(verified.map(|it| shown(&it)).map_err(|refused| refused.to_string()))
+    None
 }
 
 fn shown(verified: &VerifiedChart) -> String {

@@ -7,9 +7,9 @@ use std::io::Read as _;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use signatures::attached::{ImageRequest, RegistryBlob, Search};
 use signatures::cosign;
 use signatures::image::{ImageVerification, Trust, acceptance, refusal};
+use signatures::referrers::{ImageRequest, RegistryBlob, Search};
 use signatures::sigstore::CertificateIdentity;
 
 use super::TrustCase;

@@ -32,32 +32,39 @@ fn mismatch(wanted: impl ToString, got: impl ToString) -> CaseFailure {
     CaseFailure::Mismatch { wanted: wanted.to_string(), got: got.to_string() }
 }
 
+/// The Secrets with keys of a case.
+struct KeySecrets {
+    own: BTreeMap<String, Vec<u8>>,
+    global: BTreeMap<String, Vec<u8>>,
+}
+
+impl KeySecrets {
+    fn of(recorded: &TrustCase) -> Result<Self, CaseFailure> {
+        Ok(Self { own: recorded.folder("keys/")?, global: recorded.folder("global-keys/")? })
+    }
+}
+
 /// The keys of a case, as `ImportKeys` finds them.
-fn keys(recorded: &TrustCase) -> Result<Result<Keys, String>, CaseFailure> {
-    let names = |data: &'_ BTreeMap<String, Vec<u8>>| -> Vec<(String, Vec<u8>)> {
-        data.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
-    };
-    let missing = |name: &str| Ok(Err(format!("secrets {name:?} not found")));
+fn keys(recorded: &TrustCase, secrets: &KeySecrets) -> Result<Keys, String> {
+    let missing = |name: &str| Err(format!("secrets {name:?} not found"));
     if recorded.arg("provider") == "none" {
-        return Ok(Ok(Keys::default()));
+        return Ok(Keys::default());
     }
     if recorded.flag("missingSecret") {
         return missing("sops-keys");
     }
-    let own = recorded.folder("keys/")?;
-    let has_reference = !own.is_empty() || recorded.flag("secretRef");
+    let has_reference = !secrets.own.is_empty() || recorded.flag("secretRef");
     if !has_reference && recorded.flag("globalAge") {
         return missing("global-age");
     }
     let (secret, data) = match has_reference {
-        true => ("apps/sops-keys", own),
-        false => ("flux-system/global-age", recorded.folder("global-keys/")?),
+        true => ("apps/sops-keys", &secrets.own),
+        false => ("flux-system/global-age", &secrets.global),
     };
-    let data = names(&data);
     let data = data.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
     let keys =
         if has_reference { Keys::import(secret, data) } else { Keys::import_age(secret, data) };
-    Ok(keys.map_err(|error| error.to_string()))
+    keys.map_err(|error| error.to_string())
 }
 
 fn format(name: &str) -> SopsFormat {
@@ -126,7 +133,7 @@ pub(super) fn decrypt(case: &Case, recorded: &TrustCase) -> Judgement {
         name => format(name),
     };
     let data = recorded.file("data")?;
-    let got = keys(recorded)?.and_then(|keys| {
+    let got = keys(recorded, &KeySecrets::of(recorded)?).and_then(|keys| {
         let plain = Decryptor::new(&keys).decrypt(&data, from, to);
         plain.map(|plain| Value::from(STANDARD.encode(&*plain))).map_err(|error| error.to_string())
     });
@@ -134,7 +141,7 @@ pub(super) fn decrypt(case: &Case, recorded: &TrustCase) -> Judgement {
 }
 
 pub(super) fn import(case: &Case, recorded: &TrustCase) -> Judgement {
-    same(case, recorded, keys(recorded)?.map(|_| Value::from("ok")))
+    same(case, recorded, keys(recorded, &KeySecrets::of(recorded)?).map(|_| Value::from("ok")))
 }
 
 pub(super) fn resource(case: &Case, recorded: &TrustCase) -> Judgement {
@@ -157,7 +164,7 @@ pub(super) fn resource(case: &Case, recorded: &TrustCase) -> Judgement {
     if recorded.arg("provider") == "none" {
         return same(case, recorded, Ok(Value::Null));
     }
-    let got = keys(recorded)?.and_then(|keys| {
+    let got = keys(recorded, &KeySecrets::of(recorded)?).and_then(|keys| {
         let change = Decryptor::new(&keys).decrypt_resource(object);
         match change.map_err(|error| error.to_string())? {
             DecryptionOutcome::LeftAlone => Ok(Value::Null),
@@ -194,7 +201,7 @@ pub(super) fn sources(case: &Case, recorded: &TrustCase) -> Judgement {
     if recorded.arg("provider") == "none" {
         return same(case, recorded, Ok(Value::Object(Map::new())));
     }
-    let got = keys(recorded)?.and_then(|keys| {
+    let got = keys(recorded, &KeySecrets::of(recorded)?).and_then(|keys| {
         let changed = decrypted(&keys, &tree, &folder)?;
         let file = |(path, plain): (&RelPath, &Zeroizing<Vec<u8>>)| {
             (path.as_str().to_owned(), Value::from(STANDARD.encode(plain.as_slice())))
@@ -206,7 +213,8 @@ pub(super) fn sources(case: &Case, recorded: &TrustCase) -> Judgement {
 
 pub(super) fn build(case: &Case, recorded: &TrustCase) -> Judgement {
     let (tree, folder) = tree(recorded)?;
-    let got = keys(recorded)?.and_then(|keys| Ok(Value::from(built(&keys, &tree, &folder)?)));
+    let got = keys(recorded, &KeySecrets::of(recorded)?)
+        .and_then(|keys| Ok(Value::from(built(&keys, &tree, &folder)?)));
     same(case, recorded, got)
 }
 

@@ -16,7 +16,7 @@ fn a_changed_chart_is_rendered_or_refused() {
         let files: BTreeMap<String, Vec<u8>> = files.collect();
         let outcome = engine::on_stack(|| {
             let chart = engine::chart(files)?;
-            engine::render(&chart, None, &engine::world(seed)).map(drop)
+            engine::render(&chart, None, &engine::environment(seed)).map(drop)
         });
         let outcome = outcome.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
         if let Err(error) = &outcome {

@@ -30,7 +30,7 @@ fn inputs_are_changed_and_not_without_end() {
 }
 
 #[test]
-fn however_a_reader_ends_that_is_no_success_it_is_told() {
+fn every_end_of_a_reader_but_success_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("at"), "7").unwrap();
     let ended = |script: &str| {

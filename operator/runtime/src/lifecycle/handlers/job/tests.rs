@@ -153,7 +153,7 @@ async fn a_job_that_was_created_by_a_lost_request_stays_begun() {
 }
 
 #[tokio::test]
-async fn a_job_of_somebody_else_is_left_alone() {
+async fn a_job_of_another_owner_is_not_changed() {
     let server = ApiServer::new();
     let cluster = cluster(&server).await;
     server.state().job = Some(json!({"apiVersion": "batch/v1", "kind": "Job",

@@ -1,0 +1,335 @@
+//! What becomes of one request: it is counted, refused, cut off, delayed, or passed on.
+//!
+//! Here: the gate that all requests pass, with its faults and its count of writes.
+//! Elsewhere: what a request is (`super::request`), sending it on (`super::connection`).
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use parking_lot::{Mutex, MutexGuard};
+use serde_json::json;
+use tokio::sync::{oneshot, watch};
+
+use super::connection::Upstream;
+use super::request::Sort;
+use super::{ApiFault, Moment};
+use crate::random::Random;
+
+/// The largest answer to a write that is held back to its end.
+const ANSWER_LIMIT: usize = 64 << 20;
+
+/// A cut that has not happened yet.
+#[derive(Debug)]
+struct PendingConnectionCut {
+    number: usize,
+    moment: Moment,
+    tell: oneshot::Sender<String>,
+}
+
+#[derive(Debug)]
+struct Inside {
+    fault: Option<ApiFault>,
+    cut: Option<PendingConnectionCut>,
+    /// A cut has happened: nobody answers.
+    is_severed: bool,
+    writes: Vec<String>,
+    dice: Random,
+}
+
+/// What all requests pass.
+#[derive(Debug)]
+pub(super) struct Gate {
+    inside: Mutex<Inside>,
+    /// Whatever was open when these moved on ends.
+    connections: watch::Sender<()>,
+    watches: watch::Sender<()>,
+    /// Writes that the API server has and has not answered.
+    under_way: watch::Sender<usize>,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        let inside = Inside {
+            fault: None,
+            cut: None,
+            is_severed: false,
+            writes: Vec::new(),
+            dice: Random::new(0),
+        };
+        Self {
+            inside: Mutex::new(inside),
+            connections: watch::Sender::new(()),
+            watches: watch::Sender::new(()),
+            under_way: watch::Sender::new(0),
+        }
+    }
+}
+
+/// What is done with a request.
+enum ExchangeVerdict {
+    /// Nobody answers it.
+    Lost,
+    /// The proxy answers itself.
+    Answered(Response),
+    /// It is sent on.
+    Passed {
+        /// The answer waits this long.
+        delay: Duration,
+        /// The answer is lost.
+        cut: Option<(String, oneshot::Sender<String>)>,
+    },
+}
+
+impl Gate {
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock()
+    }
+
+    pub(super) fn set_fault(&self, fault: Option<ApiFault>) {
+        {
+            let mut inside = self.inside();
+            inside.fault = fault.clone();
+            inside.is_severed = false;
+        }
+        match fault {
+            Some(ApiFault::Gone) => self.drop_connections(),
+            Some(ApiFault::Compacted(_)) => self.end_watches(),
+            Some(
+                ApiFault::Slow(_)
+                | ApiFault::Refusing { .. }
+                | ApiFault::Unauthorized
+                | ApiFault::Revoked(_),
+            )
+            | None => {}
+        }
+    }
+
+    pub(super) fn cut_at(&self, number: usize, moment: Moment) -> oneshot::Receiver<String> {
+        let (tell, receiver) = oneshot::channel();
+        let mut inside = self.inside();
+        inside.writes.clear();
+        inside.cut = Some(PendingConnectionCut { number, moment, tell });
+        receiver
+    }
+
+    pub(super) fn writes(&self) -> Vec<String> {
+        self.inside().writes.clone()
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.inside().is_gone()
+    }
+
+    pub(super) fn end_watches(&self) {
+        self.watches.send_replace(());
+    }
+
+    pub(super) fn drop_connections(&self) {
+        self.connections.send_replace(());
+    }
+
+    /// Ends when [`Gate::drop_connections`] is called after this.
+    pub(super) fn next_end_of_connections(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut end = self.connections.subscribe();
+        async move { end.changed().await.unwrap_or_default() }
+    }
+
+    fn next_end_of_watches(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut end = self.watches.subscribe();
+        async move { end.changed().await.unwrap_or_default() }
+    }
+
+    pub(super) async fn await_writes_under_way(&self) {
+        // It fails only when the gate is gone, and this is a borrow of it.
+        self.under_way.subscribe().wait_for(|count| *count == 0).await.ok();
+    }
+
+    /// Nobody answers from here on; whoever ordered it is told.
+    fn sever(&self, request: String, tell: oneshot::Sender<String>) {
+        self.inside().is_severed = true;
+        self.drop_connections();
+        // Whoever ordered the cut may have lost interest.
+        tell.send(request).ok();
+    }
+
+    /// Counts a request and decides about it.
+    fn judge(&self, request: &Request, sort: &Sort) -> ExchangeVerdict {
+        let mut inside = self.inside();
+        if inside.is_gone() {
+            return ExchangeVerdict::Lost;
+        }
+        if let Some(answer) = inside.refuse(request, sort) {
+            return ExchangeVerdict::Answered(answer);
+        }
+        let delay = match inside.fault {
+            Some(ApiFault::Slow(delay)) => delay,
+            _ => Duration::ZERO,
+        };
+        if !sort.is_write {
+            return ExchangeVerdict::Passed { delay, cut: None };
+        }
+        let request_line = format!("{} {}", request.method(), request.uri().path());
+        inside.writes.push(request_line.clone());
+        let count = inside.writes.len();
+        let Some(cut) = inside.cut.take_if(|cut| cut.number == count) else {
+            return ExchangeVerdict::Passed { delay, cut: None };
+        };
+        drop(inside);
+        match cut.moment {
+            Moment::Before => {
+                self.sever(request_line, cut.tell);
+                ExchangeVerdict::Lost
+            }
+            Moment::After => ExchangeVerdict::Passed { delay, cut: Some((request_line, cut.tell)) },
+        }
+    }
+}
+
+impl Inside {
+    fn is_gone(&self) -> bool {
+        self.is_severed || self.fault == Some(ApiFault::Gone)
+    }
+
+    /// The proxy's own answer to a request, if a fault has one.
+    fn refuse(&mut self, request: &Request, sort: &Sort) -> Option<Response> {
+        let bearer = || {
+            let value = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
+            value.strip_prefix("Bearer ")
+        };
+        match &self.fault {
+            Some(ApiFault::Refusing { status, percent }) => {
+                let status = *status;
+                self.dice.chance(*percent).then(|| refusal(status))
+            }
+            Some(ApiFault::Unauthorized) => Some(refusal(401)),
+            Some(ApiFault::Revoked(token)) => (bearer() == Some(token)).then(|| refusal(401)),
+            Some(ApiFault::Compacted(before)) => {
+                sort.watch_from.is_some_and(|from| from < *before).then(too_old)
+            }
+            Some(ApiFault::Gone | ApiFault::Slow(_)) | None => None,
+        }
+    }
+}
+
+/// As the API server words it.
+fn refusal(status: u16) -> Response {
+    let code = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let reason = match status {
+        401 => "Unauthorized",
+        409 => "Conflict",
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        _ => "InternalError",
+    };
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": format!("the test bed answers {status}"), "reason": reason, "code": status,
+    });
+    let mut answer = (code, axum::Json(body)).into_response();
+    if status == 429 {
+        answer.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+    }
+    answer
+}
+
+/// A watch whose history was compacted: it is accepted, and its first event says so.
+fn too_old() -> Response {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "too old resource version", "reason": "Expired", "code": 410,
+    });
+    let event = format!("{}\n", json!({"type": "ERROR", "object": status}));
+    ([(header::CONTENT_TYPE, "application/json")], event).into_response()
+}
+
+/// Answers one request, or never.
+pub(super) async fn exchange(
+    State((gate, upstream)): State<(Arc<Gate>, Upstream)>,
+    request: Request,
+) -> Response {
+    let sort = Sort::of(request.method(), request.uri());
+    match gate.judge(&request, &sort) {
+        // The connection is being closed, which ends this too.
+        ExchangeVerdict::Lost => pending().await,
+        ExchangeVerdict::Answered(answer) => answer,
+        ExchangeVerdict::Passed { delay, cut } if sort.is_write => {
+            gate.under_way.send_modify(|count| *count += 1);
+            // A write that the API server has is finished, whatever becomes of the connection meanwhile.
+            let work = write(gate, upstream, request, delay, cut);
+            match tokio::spawn(work).await {
+                Ok(Some(answer)) => answer,
+                Ok(None) | Err(_) => pending().await,
+            }
+        }
+        ExchangeVerdict::Passed { delay, .. } => {
+            let is_watch = sort.watch_from.is_some();
+            let answer = upstream.forward(request, is_watch).await;
+            tokio::time::sleep(delay).await;
+            match answer {
+                Ok(answer) if is_watch => until_ended(&gate, answer),
+                Ok(answer) => answer,
+                Err(error) => unreachable(&error),
+            }
+        }
+    }
+}
+
+/// Counts a write as answered, however its task ends.
+struct UnderWay(Arc<Gate>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.send_modify(|count| *count -= 1);
+    }
+}
+
+/// Sends a write on and holds its answer until all of it is there; none when the answer is lost.
+async fn write(
+    gate: Arc<Gate>,
+    upstream: Upstream,
+    request: Request,
+    delay: Duration,
+    cut: Option<(String, oneshot::Sender<String>)>,
+) -> Option<Response> {
+    let answer = {
+        let _under_way = UnderWay(gate.clone());
+        whole(upstream.forward(request, false).await)
+            .await
+            .unwrap_or_else(|error| unreachable(&error))
+    };
+    if let Some((request_line, tell)) = cut {
+        gate.sever(request_line, tell);
+        return None;
+    }
+    tokio::time::sleep(delay).await;
+    Some(answer)
+}
+
+async fn whole(answer: anyhow::Result<axum::http::Response<Body>>) -> anyhow::Result<Response> {
+    let (parts, body) = answer?.into_parts();
+    let body = to_bytes(body, ANSWER_LIMIT).await?;
+    Ok(Response::from_parts(parts, Body::from(body)))
+}
+
+/// A watch that ends when all watches are ended.
+fn until_ended(gate: &Gate, answer: Response) -> Response {
+    let end = gate.next_end_of_watches();
+    answer.map(|body| {
+        let events = body.into_data_stream().take_until(Box::pin(end));
+        // What is interrupted upstream ends here; a watch may end at any time.
+        let whole = events.take_while(|chunk| std::future::ready(chunk.is_ok()));
+        Body::from_stream(whole.map(|chunk| Ok::<Bytes, Infallible>(chunk.unwrap_or_default())))
+    })
+}
+
+/// What is said when the real API server gave no answer.
+fn unreachable(error: &anyhow::Error) -> Response {
+    (StatusCode::BAD_GATEWAY, format!("the API server behind the proxy: {error:#}")).into_response()
+}

@@ -1,0 +1,215 @@
+//! windlass is killed while it fetches: what it serves is whole before and after, and what it left behind is swept.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::{Story, Windlass};
+use e2e::operator::Operator;
+
+use super::upstream::{Upstream, Way};
+
+/// How long the contents of a version are: packing them has to last long enough to be seen.
+const BYTES: usize = 4 << 20;
+
+/// Somewhere in the middle of them, as they are sent.
+const MIDDLE: u64 = 1 << 20;
+
+/// Artifacts that are not current stay longer than any story lasts.
+const KEEP: &str = "--artifact-retention-ttl=1h";
+
+/// All files in a folder and below, the paths in order.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            } else {
+                found.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Whether somebody was writing it.
+fn is_temporary(path: &Path) -> bool {
+    let names = path.iter().filter_map(|name| name.to_str());
+    names.into_iter().any(|name| name == ".scratch" || name.starts_with(".unfinished-"))
+}
+
+/// What is left over from writing, in the storage and where temporary files are made.
+fn temporary(operator: &Operator) -> Result<Vec<PathBuf>> {
+    let mut found = files(&operator.folder().join("storage"))?;
+    found.retain(|path| is_temporary(path));
+    found.extend(files(&operator.temporary_files())?);
+    Ok(found)
+}
+
+/// Kills it, and gives what is left over. Whatever is finished has to be whole.
+fn kill(upstream: &Upstream, story: &Story, windlass: &mut Windlass) -> Result<Vec<PathBuf>> {
+    windlass.operator.kill()?;
+    let slot = upstream.slot(story, &windlass.storage());
+    for path in if slot.exists() { files(&slot)? } else { Vec::new() } {
+        let is_note = path.file_name().is_some_and(|name| name == ".note");
+        if !is_temporary(&path) && !path.is_symlink() && !is_note {
+            let whole = upstream.version(&std::fs::read(&path)?);
+            whole.with_context(|| format!("half of an artifact at {}", path.display()))?;
+        }
+    }
+    temporary(&windlass.operator)
+}
+
+/// Starts it again, and waits until it has done what it was killed at; nothing may be left over then.
+async fn finish(
+    upstream: &Upstream,
+    story: &Story,
+    windlass: &mut Windlass,
+    version: u32,
+) -> Result<()> {
+    upstream.relay.open();
+    windlass.resume().await?;
+    upstream.await_version(story, version).await?;
+    story
+        .await_until("everything to be put away", DEFAULT_WAIT_TIMEOUT, async || {
+            let left = temporary(&windlass.operator)?;
+            ensure!(left.is_empty(), "{left:?}");
+            Ok(Some(()))
+        })
+        .await
+}
+
+/// The names in the folder of the artifacts.
+fn names(slot: &Path) -> Result<BTreeSet<String>> {
+    let entries = std::fs::read_dir(slot)?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
+}
+
+fn is_unfinished(name: &str) -> bool {
+    name.starts_with(".unfinished-")
+}
+
+/// Stops its clockwork while it writes an artifact beside those of before; returns whether it was still writing. On a busy
+/// machine it may have written all of it before this was seen.
+fn freeze_while_it_writes(
+    operator: &Operator,
+    slot: &Path,
+    before: &BTreeSet<String>,
+) -> Result<bool> {
+    let deadline = Instant::now() + DEFAULT_WAIT_TIMEOUT;
+    loop {
+        let now = names(slot)?;
+        if now.iter().any(|name| is_unfinished(name)) {
+            break;
+        }
+        if !now.is_subset(before) {
+            return Ok(false);
+        }
+        ensure!(Instant::now() < deadline, "nothing is written");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    operator.freeze()?;
+    // The signal reaches each of its threads by itself.
+    std::thread::sleep(Duration::from_millis(20));
+    Ok(names(slot)?.iter().any(|name| is_unfinished(name)))
+}
+
+/// Publishes versions until it is stopped in the middle of writing one; gives that version.
+async fn caught_writing(
+    upstream: &Upstream,
+    story: &Story,
+    windlass: &Windlass,
+    first: u32,
+) -> Result<u32> {
+    let slot = upstream.slot(story, &windlass.storage());
+    for version in first..first + 20 {
+        upstream.publish(version).await?;
+        upstream.reconcile(story, Some(MIDDLE)).await?;
+        upstream.relay.held(DEFAULT_WAIT_TIMEOUT).await?;
+        let before = names(&slot)?;
+        upstream.relay.open();
+        if freeze_while_it_writes(&windlass.operator, &slot, &before)? {
+            return Ok(version);
+        }
+        windlass.operator.thaw()?;
+        upstream.await_version(story, version).await?;
+    }
+    anyhow::bail!("it was never caught writing")
+}
+
+async fn recovers(way: Way, name: &str) -> Result<()> {
+    let story = Story::begin(name).await?;
+    let upstream = Upstream::start(way, BYTES).await?;
+    let mut windlass = Windlass::start_for(&story, &[KEEP]).await?;
+    let is_git = matches!(way, Way::GitHttp | Way::GitSsh);
+
+    // The first version, in the middle of its way.
+    upstream.publish(1).await?;
+    upstream.relay.hold_after(MIDDLE);
+    upstream.create(&story).await?;
+    upstream.relay.held(DEFAULT_WAIT_TIMEOUT).await?;
+    ensure!(upstream.served(&story).await?.is_none(), "half an artifact is offered");
+    let left = kill(&upstream, &story, &mut windlass)?;
+    // A Git repository is the one thing that needs a folder.
+    ensure!(left.is_empty() != is_git, "{left:?}");
+    finish(&upstream, &story, &mut windlass, 1).await?;
+
+    // Others, before their first byte and in the middle, while there is one before them.
+    for (version, bytes) in [(2, 0), (3, MIDDLE)] {
+        upstream.publish(version).await?;
+        upstream.reconcile(&story, Some(bytes)).await?;
+        upstream.relay.held(DEFAULT_WAIT_TIMEOUT).await?;
+        let served = upstream.served(&story).await?;
+        ensure!(served == Some(version - 1), "{served:?} is served in place of {}", version - 1);
+        kill(&upstream, &story, &mut windlass)?;
+        finish(&upstream, &story, &mut windlass, version).await?;
+    }
+
+    // After the last byte, while it is packed.
+    let version = caught_writing(&upstream, &story, &windlass, 4).await?;
+    let left = kill(&upstream, &story, &mut windlass)?;
+    ensure!(!left.is_empty(), "nothing was left of what it was writing");
+    finish(&upstream, &story, &mut windlass, version).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repository_over_http_is_never_half_an_artifact() -> Result<()> {
+    recovers(Way::GitHttp, "killed-git-http").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repository_over_ssh_is_never_half_an_artifact() -> Result<()> {
+    recovers(Way::GitSsh, "killed-git-ssh").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_is_never_half_an_artifact() -> Result<()> {
+    recovers(Way::Bucket, "killed-bucket").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_registry_has_is_never_half_an_artifact() -> Result<()> {
+    recovers(Way::OciRepository, "killed-oci").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_of_charts_is_never_half_an_artifact() -> Result<()> {
+    recovers(Way::HelmRepository, "killed-helm-repository").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_is_never_half_an_artifact() -> Result<()> {
+    recovers(Way::HelmChart, "killed-helm-chart").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_on_a_web_server_is_never_half_an_artifact() -> Result<()> {
+    recovers(Way::HttpArchive, "killed-http-archive").await
+}

@@ -1,0 +1,124 @@
+//! Artifacts are lost or damaged on the disk: nobody is told that they are there until they are there again.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::{Story, Windlass};
+use kube::api::DynamicObject;
+
+use super::upstream::{Upstream, Way};
+
+/// The file of the artifact that the status promises.
+async fn file(upstream: &Upstream, story: &Story, storage: &Path) -> Result<PathBuf> {
+    let object = story.expect(&upstream.target()).await?;
+    let path = object.data["status"]["artifact"]["path"].as_str().context("no artifact")?;
+    let file = storage.join(path);
+    ensure!(file.is_file(), "{} is not there", file.display());
+    Ok(file)
+}
+
+/// Other bytes, just as many.
+fn damage(file: &Path) -> Result<()> {
+    let length = std::fs::metadata(file)?.len();
+    Ok(std::fs::write(file, vec![b'x'; usize::try_from(length)?])?)
+}
+
+/// Waits until the loss is noticed, while the remote gives nothing; then lets it give everything again.
+async fn is_made_again(upstream: &Upstream, story: &Story) -> Result<()> {
+    let promises_nothing = |object: &DynamicObject| {
+        let status = &object.data["status"];
+        let ready = condition(object, "Ready");
+        status["artifact"].is_null()
+            && status["url"].is_null()
+            && ready["status"] == "Unknown"
+            && condition(object, "ArtifactInStorage").is_null()
+    };
+    let object =
+        story.await_object(&upstream.target(), DEFAULT_WAIT_TIMEOUT, promises_nothing).await?;
+    let text = condition(&object, "Ready")["message"].clone();
+    ensure!(text == "building artifact: disappeared from storage", "{text}");
+    upstream.relay.held(DEFAULT_WAIT_TIMEOUT).await?;
+    for target in [Some(upstream.target()), upstream.offered()].into_iter().flatten() {
+        let object = story.expect(&target).await?;
+        let status = &object.data["status"];
+        let ready = condition(&object, "Ready");
+        ensure!(status["artifact"].is_null() && ready["status"] != "True", "{target}: {status}");
+    }
+    upstream.relay.open();
+    let object = upstream.await_version(story, 1).await?;
+    ensure!(condition(&object, "ArtifactInStorage")["status"] == "True", "{:?}", object.data);
+    if let Some(target) = upstream.offered() {
+        let artifact = &object.data["status"]["artifact"];
+        let is_offered = |it: &DynamicObject| it.data["status"]["artifact"] == *artifact;
+        story.await_object(&target, DEFAULT_WAIT_TIMEOUT, is_offered).await?;
+        story.await_ready(&target).await?;
+    }
+    Ok(())
+}
+
+async fn restores(way: Way, name: &str) -> Result<()> {
+    let story = Story::begin(name).await?;
+    let upstream = Upstream::start(way, 1000).await?;
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let storage = windlass.storage();
+    upstream.publish(1).await?;
+    upstream.create(&story).await?;
+    upstream.await_version(&story, 1).await?;
+
+    std::fs::remove_file(file(&upstream, &story, &storage).await?)?;
+    upstream.reconcile(&story, Some(0)).await?;
+    is_made_again(&upstream, &story).await.context("lost under a running process")?;
+
+    damage(&file(&upstream, &story, &storage).await?)?;
+    upstream.reconcile(&story, Some(0)).await?;
+    is_made_again(&upstream, &story).await.context("damaged under a running process")?;
+
+    windlass.operator.kill()?;
+    std::fs::remove_file(file(&upstream, &story, &storage).await?)?;
+    upstream.relay.hold_after(0);
+    windlass.resume().await?;
+    is_made_again(&upstream, &story).await.context("lost before a start")?;
+
+    windlass.operator.kill()?;
+    damage(&file(&upstream, &story, &storage).await?)?;
+    upstream.relay.hold_after(0);
+    windlass.resume().await?;
+    is_made_again(&upstream, &story).await.context("damaged before a start")?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repository_over_http_is_fetched_again() -> Result<()> {
+    restores(Way::GitHttp, "lost-git-http").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repository_over_ssh_is_fetched_again() -> Result<()> {
+    restores(Way::GitSsh, "lost-git-ssh").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_is_fetched_again() -> Result<()> {
+    restores(Way::Bucket, "lost-bucket").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_registry_has_is_fetched_again() -> Result<()> {
+    restores(Way::OciRepository, "lost-oci").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_of_charts_is_fetched_again() -> Result<()> {
+    restores(Way::HelmRepository, "lost-helm-repository").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_is_fetched_again() -> Result<()> {
+    restores(Way::HelmChart, "lost-helm-chart").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_on_a_web_server_is_fetched_again() -> Result<()> {
+    restores(Way::HttpArchive, "lost-http-archive").await
+}

@@ -1,0 +1,48 @@
+//! A host answers for a while that it wants no requests, and nobody has to do anything about it.
+
+use anyhow::{Result, ensure};
+use e2e::harness::{Story, Windlass};
+
+use super::upstream::{Upstream, Way};
+
+/// How many requests are turned away; libraries that try again by themselves have given up before.
+const REQUESTS: u64 = 6;
+
+async fn pauses_for(way: Way, name: &str) -> Result<()> {
+    let story = Story::begin(name).await?;
+    let upstream = Upstream::start(way, 1000).await?;
+    let windlass = Windlass::start_for(&story, &[]).await?;
+    upstream.publish(1).await?;
+    upstream.relay.turn_away(REQUESTS);
+    upstream.create(&story).await?;
+    upstream.await_version(&story, 1).await?;
+    let left = upstream.relay.left_to_turn_away();
+    ensure!(left == 0, "{left} requests were not made");
+    ensure!(windlass.operator.log()?.contains("429"), "nobody was told");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repository_over_http_comes_later_by_itself() -> Result<()> {
+    pauses_for(Way::GitHttp, "busy-git-http").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_comes_later_by_itself() -> Result<()> {
+    pauses_for(Way::Bucket, "busy-bucket").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_registry_has_comes_later_by_itself() -> Result<()> {
+    pauses_for(Way::OciRepository, "busy-oci").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_and_its_index_come_later_by_themselves() -> Result<()> {
+    pauses_for(Way::HelmChart, "busy-helm-chart").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_on_a_web_server_comes_later_by_itself() -> Result<()> {
+    pauses_for(Way::HttpArchive, "busy-http-archive").await
+}

@@ -1,0 +1,320 @@
+//! Who else writes the fields that we write: the field managers that took them from us, as `managedFields` tells.
+//!
+//! Here: reading that from a live object and the answer to a dry-run, and saying it. Elsewhere: how often a field is
+//! corrected (`reconcile::Corrections`), taking fields over for good ([`crate::takeover`]).
+
+use std::time::Duration;
+
+use objects::{Object, ObjectId};
+use reconcile::format_duration;
+use serde_json::{Map, Value};
+
+use crate::diff_paths;
+use crate::field_path::FieldPathPart;
+
+/// How many fields of a rival are named.
+const MAX_SHOWN_FIELDS: usize = 3;
+
+/// For how many fields of a rival the pointer is looked up: several may have the same one.
+const MAX_RESOLVED_FIELDS: usize = 10;
+
+/// What separates fields in a message, and how it is written in a field.
+const ESCAPES: [(&str, &str); 4] = [("%", "%25"), (" ", "%20"), (",", "%2C"), (";", "%3B")];
+
+/// A field manager that holds fields of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rival {
+    /// Its name.
+    pub manager: String,
+    /// Some of the fields that it took, as JSON pointers (RFC 6901) into the live object, such as `/spec/replicas`: an ignore
+    /// rule takes them as they are. Values are never among them.
+    pub fields: Vec<String>,
+}
+
+/// The managers that hold fields which an apply by `manager` would take back.
+///
+/// `dry_run` is the API server's answer to that apply, with `managedFields`.
+pub fn rivals(live: &Object, dry_run: &Object, manager: &str) -> Vec<Rival> {
+    let empty = Value::Object(Map::new());
+    let (Some(wanted), held) = (ours(dry_run, manager), ours(live, manager).unwrap_or(&empty))
+    else {
+        return Vec::new();
+    };
+    let value = Value::Object(live.fields().clone());
+    let others = entries(live).filter(|entry| !is_ours(entry, manager));
+    let rivals = others.filter_map(|entry| {
+        let fields = taken(&value, wanted, held, entry.get("fieldsV1")?);
+        let name = entry.get("manager").and_then(Value::as_str).unwrap_or_default();
+        (!fields.is_empty()).then(|| Rival { manager: name.to_owned(), fields })
+    });
+    rivals.collect()
+}
+
+fn entries(object: &Object) -> impl Iterator<Item = &Value> {
+    object.meta("managedFields").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn is_ours(entry: &Value, manager: &str) -> bool {
+    let is = |key: &str, value: &str| entry.get(key).and_then(Value::as_str) == Some(value);
+    is("manager", manager) && is("operation", "Apply") && entry.get("subresource").is_none()
+}
+
+fn ours<'a>(object: &'a Object, manager: &str) -> Option<&'a Value> {
+    entries(object).find(|entry| is_ours(entry, manager))?.get("fieldsV1")
+}
+
+/// What field managers have below a path.
+struct FieldSets<'a> {
+    /// The parts of the path, as `managedFields` write them.
+    parts: Vec<&'a str>,
+    wanted: &'a Value,
+    held: Option<&'a Value>,
+    theirs: &'a Value,
+}
+
+/// Fields of the manifest that only other field managers own, in document order, at most [`MAX_SHOWN_FIELDS`].
+fn taken(live: &Value, wanted: &Value, held: &Value, theirs: &Value) -> Vec<String> {
+    let mut fields = Vec::new();
+    let mut resolved = 0;
+    let mut work = vec![FieldSets { parts: Vec::new(), wanted, held: Some(held), theirs }];
+    while let Some(FieldSets { parts, wanted, held, theirs }) = work.pop() {
+        if fields.len() == MAX_SHOWN_FIELDS || resolved == MAX_RESOLVED_FIELDS {
+            break;
+        }
+        let (Some(wanted), Some(theirs)) = (wanted.as_object(), theirs.as_object()) else {
+            continue;
+        };
+        if wanted.is_empty() || theirs.is_empty() {
+            // The one holds the whole of what the other holds, or a part of it.
+            if held.is_none() {
+                resolved += 1;
+                let path = pointer(live, &parts);
+                if !path.is_empty() && !fields.contains(&path) {
+                    fields.push(path);
+                }
+            }
+            continue;
+        }
+        for (key, wanted) in wanted.iter().rev().filter(|(key, _)| *key != ".") {
+            let Some(theirs) = theirs.get(key) else { continue };
+            let held = held.and_then(|held| held.get(key));
+            let parts = parts.iter().copied().chain([key.as_str()]).collect();
+            work.push(FieldSets { parts, wanted, held, theirs });
+        }
+    }
+    fields
+}
+
+/// The JSON pointer to a field of an object. An item that is not there has no pointer, but its list has.
+fn pointer(live: &Value, parts: &[&str]) -> String {
+    let mut path = String::new();
+    let mut value = live;
+    for key in parts {
+        let Some(part) = FieldPathPart::of(value, key) else { break };
+        path = part.pointer(&path);
+        value = part.child(value).unwrap_or(&Value::Null);
+    }
+    path
+}
+
+/// Says who undoes what is applied, and what to do. Constant while the same is contested.
+///
+/// `ignore` is the field of the spec that lists fields which others may set. `found` is the live object and the answer to the dry-run; nothing of them when the object is deleted each time.
+pub fn contested_text(
+    id: &ObjectId,
+    found: Option<(&Object, &Object)>,
+    manager: &str,
+    ignore: &str,
+    pause: Duration,
+) -> String {
+    let subject = id.subject();
+    let (what, advice) = match found {
+        None => (
+            "it is repeatedly deleted".to_owned(),
+            "find the client that deletes it, or remove it from the manifests".to_owned(),
+        ),
+        Some((live, dry_run)) => {
+            let rivals = rivals(live, dry_run, manager);
+            let descriptions: Vec<String> = rivals.iter().map(describe).collect();
+            let what = match descriptions.is_empty() {
+                false => descriptions.join("; "),
+                true => {
+                    match listed(&diff_paths(live, dry_run, MAX_SHOWN_FIELDS)) {
+                        // Only who holds the fields differs.
+                        paths if paths.is_empty() => {
+                            "another client repeatedly takes over its fields".to_owned()
+                        }
+                        paths => format!("another client repeatedly sets {paths}"),
+                    }
+                }
+            };
+            (
+                what,
+                format!(
+                    "stop that client, or leave the fields to it: remove them from the manifest or list them in \
+                     {ignore}"
+                ),
+            )
+        }
+    };
+    let pause = format_duration(pause);
+    format!("{subject} is contested: {what}; corrected only every {pause}; {advice}")
+}
+
+/// A client chooses the name of its field manager, which must not read like another part of the message.
+fn describe(rival: &Rival) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-._/:@+".contains(letter);
+    let letters = rival.manager.chars().map(|letter| if is_plain(letter) { letter } else { '_' });
+    let manager: String = letters.collect();
+    format!("field manager '{manager}' repeatedly sets {}", listed(&rival.fields))
+}
+
+fn listed(fields: &[String]) -> String {
+    let escaped = |field: &String| {
+        let escapes = ESCAPES.iter();
+        escapes.fold(field.clone(), |text, (plain, escape)| text.replace(*plain, escape))
+    };
+    let fields: Vec<String> = fields.iter().map(escaped).collect();
+    fields.join(", ")
+}
+
+/// The fields of the first object that a message of [`contested_text`] calls contested, as JSON pointers.
+pub fn contested_fields(message: &str) -> Vec<String> {
+    let of_first = message.split(" is contested: ").nth(1).unwrap_or_default();
+    let lists = of_first.split(" repeatedly sets ").skip(1);
+    let fields = lists.flat_map(|list| list.split(';').next().unwrap_or_default().split(", "));
+    // A message that is too long has lost its middle.
+    let whole = fields.filter(|field| field.starts_with('/') && !field.contains('…'));
+    let plain = |field: &str| {
+        let escapes = ESCAPES.iter().rev();
+        escapes.fold(field.to_owned(), |text, (plain, escape)| text.replace(*escape, plain))
+    };
+    whole.map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const OURS: &str = "kustomize-controller";
+
+    fn entry(manager: &str, operation: &str, fields: Value) -> Value {
+        json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsV1": fields})
+    }
+
+    fn object(spec: Value, managed: Value) -> Object {
+        Object::new(json!({"apiVersion": "v1", "kind": "Thing", "spec": spec,
+            "metadata": {"name": "a", "namespace": "shop", "resourceVersion": "1", "managedFields": managed}}))
+        .unwrap()
+    }
+
+    fn container(fields: Value) -> Value {
+        json!({"f:spec": {"f:replicas": {}, "f:containers": {"k:{\"name\":\"main\"}": fields}}})
+    }
+
+    #[test]
+    fn a_rival_is_named_with_the_fields_that_it_took() {
+        let wanted = container(json!({".": {}, "f:name": {}, "f:image": {}}));
+        let containers = json!([{"name": "log"}, {"name": "main"}]);
+        let spec = |v: u8| json!({"v": v, "containers": containers});
+        let dry = object(spec(1), json!([entry(OURS, "Apply", wanted)]));
+        let held =
+            json!({"f:spec": {"f:containers": {"k:{\"name\":\"main\"}": {".": {}, "f:name": {}}}}});
+        let theirs = container(json!({"f:image": {}, "f:name": {}, "f:ports": {}}));
+        let idle = json!({"f:spec": {"f:other": {}}});
+        let live = object(
+            spec(2),
+            json!([
+                entry(OURS, "Apply", held),
+                entry("scaler", "Update", theirs),
+                entry("idle", "Update", idle)
+            ]),
+        );
+        let fields = vec!["/spec/containers/1/image".to_owned(), "/spec/replicas".to_owned()];
+        assert_eq!(rivals(&live, &dry, OURS), [Rival { manager: "scaler".to_owned(), fields }]);
+        let text = contested_text(
+            &live.id(),
+            Some((&live, &dry)),
+            OURS,
+            "spec.ignore",
+            Duration::from_secs(600),
+        );
+        assert_eq!(
+            text,
+            "Thing/shop/a is contested: field manager 'scaler' repeatedly sets /spec/containers/1/image, \
+             /spec/replicas; corrected only every 10m0s; stop that client, or leave the fields to it: remove them \
+             from the manifest or list them in spec.ignore"
+        );
+    }
+
+    #[test]
+    fn the_name_of_a_field_manager_adds_no_field_to_a_message() {
+        let set = json!({"f:spec": {"f:a, /b; c%2C": {}}});
+        let dry = object(json!({}), json!([entry(OURS, "Apply", set.clone())]));
+        let names = ["x' repeatedly sets /spec; y", "x repeatedly sets /spec repeatedly sets y"];
+        for name in names {
+            let live = object(json!({}), json!([entry(name, "Update", set.clone())]));
+            let found = Some((&live, &dry));
+            let pause = Duration::from_secs(2);
+            let text = contested_text(&live.id(), found, OURS, "spec.ignore", pause);
+            assert_eq!(contested_fields(&text), ["/spec/a, ~1b; c%2C"], "{text}");
+        }
+        let live = object(json!({"a;b, /c": 1}), json!([]));
+        let dry = object(json!({"a;b, /c": 2}), json!([]));
+        let found = Some((&live, &dry));
+        let text = contested_text(&live.id(), found, OURS, "spec.ignore", Duration::from_secs(2));
+        assert_eq!(contested_fields(&text), ["/spec/a;b, ~1c"], "{text}");
+    }
+
+    #[test]
+    fn fields_of_an_item_that_is_gone_are_those_of_its_list() {
+        let fields = container(json!({".": {}, "f:name": {}, "f:image": {}}));
+        let dry = object(json!({}), json!([entry(OURS, "Apply", fields.clone())]));
+        let spec = json!({"replicas": 1, "containers": [{"name": "log"}]});
+        let live = object(spec, json!([entry("x", "Update", fields)]));
+        assert_eq!(rivals(&live, &dry, OURS)[0].fields, ["/spec/containers", "/spec/replicas"]);
+    }
+
+    #[test]
+    fn who_holds_a_map_as_a_whole_holds_our_part_of_it() {
+        let dry =
+            object(json!({}), json!([entry(OURS, "Apply", json!({"f:data": {"f:a.b/c": {}}}))]));
+        let live = object(json!({}), json!([entry("x", "Apply", json!({"f:data": {}}))]));
+        assert_eq!(rivals(&live, &dry, OURS)[0].fields, ["/data"]);
+        let live =
+            object(json!({}), json!([entry("x", "Apply", json!({"f:data": {"f:a.b/c": {}}}))]));
+        assert_eq!(rivals(&live, &dry, OURS)[0].fields, ["/data/a.b~1c"]);
+    }
+
+    #[test]
+    fn where_no_manager_is_on_record_the_fields_are_named() {
+        let live = object(json!({"v": 2}), json!([]));
+        let dry = object(json!({"v": 1}), json!([]));
+        let text = contested_text(
+            &live.id(),
+            Some((&live, &dry)),
+            OURS,
+            "spec.ignore",
+            Duration::from_secs(2),
+        );
+        assert!(text.contains("another client repeatedly sets /spec/v"), "{text}");
+        let text = contested_text(&live.id(), None, OURS, "spec.ignore", Duration::from_secs(2));
+        assert!(text.contains("it is repeatedly deleted"), "{text}");
+    }
+
+    #[test]
+    fn no_value_is_shown() {
+        let set = json!({"f:spec": {"f:set": {"v:\"hunter2\"": {}}}});
+        let dry = object(json!({"p": "hunter2"}), json!([entry(OURS, "Apply", set.clone())]));
+        let live = object(json!({"p": "hunter3"}), json!([entry("x", "Update", set)]));
+        let text = contested_text(
+            &live.id(),
+            Some((&live, &dry)),
+            OURS,
+            "spec.ignore",
+            Duration::from_secs(2),
+        );
+        assert!(!text.contains("hunter"), "{text}");
+    }
+}

@@ -1,0 +1,189 @@
+//! What an object has applied: which of it fails or does not exist, down through what applies objects itself.
+//!
+//! Elsewhere: one of these objects (`workload.rs`), which they are (`object_references.rs`).
+
+use std::collections::BTreeSet;
+
+use apply::Health;
+use objects::{Object, ObjectId};
+use reconcile::Time;
+
+use crate::condition::ConditionView;
+use crate::fact::{FactAnswer, Query};
+use crate::object_references;
+use crate::result::Problem;
+use crate::walk::{CausePath, ObjectLookup, QueryResult, Walk};
+use crate::workload::health_of;
+
+/// How many applied objects of one object are read.
+const MOST_OBJECTS: usize = 500;
+
+/// How many unhealthy objects are followed.
+const MOST_FOLLOWED: usize = 8;
+
+/// How an applied object is not what it should be, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Ailment {
+    /// It is a Namespace that is being deleted, with everything in it.
+    LeavingNamespace,
+    /// It has failed, or does not exist.
+    Failure,
+    /// It is in progress.
+    Progress,
+}
+
+impl Walk<'_> {
+    /// The cause among the objects that were applied; one that is not there is a cause only if all of them should be.
+    pub(crate) fn applied(
+        &mut self,
+        object: &Object,
+        is_complete: bool,
+    ) -> QueryResult<Option<CausePath>> {
+        let ids = self.unread_objects(object);
+        self.ask(ids.iter().map(|id| Query::Object(id.clone())))?;
+        let mut sick: Vec<(Ailment, ObjectId)> = Vec::new();
+        let mut appliers = Vec::new();
+        for id in ids {
+            match self.object(&id)? {
+                ObjectLookup::Hidden => {}
+                ObjectLookup::Absent if !is_complete => {}
+                ObjectLookup::Absent => {
+                    if self.is_explaining
+                        && let Some(found) = self.leaving_namespace(&id.namespace)?
+                    {
+                        return Ok(Some(found));
+                    }
+                    match is_job(&id) {
+                        true => self.remark_job(&id),
+                        false => sick.push((Ailment::Failure, id)),
+                    }
+                }
+                ObjectLookup::There(found) => match ailment(found, self.now()) {
+                    Some(ailment) => sick.push((ailment, id)),
+                    None if self.is_explaining && !object_references::applied(found).is_empty() => {
+                        appliers.push(id);
+                    }
+                    None => {}
+                },
+            }
+        }
+        sick.sort_by_key(|(ailment, _)| *ailment);
+        for (_, id) in sick.into_iter().take(MOST_FOLLOWED) {
+            if let Some(found) = self.of(&id)? {
+                return Ok(Some(found));
+            }
+        }
+        self.below_appliers(appliers)
+    }
+
+    /// The applied objects that are read: those that are not known to be well, as many as the bounds allow.
+    fn unread_objects(&mut self, object: &Object) -> Vec<ObjectId> {
+        let mut ids = object_references::applied(object);
+        if !ids.is_empty() && object_references::is_elsewhere(object) {
+            self.remarks.insert(format!(
+                "what {} applied is in another cluster, which was not read",
+                object.id().subject()
+            ));
+            return Vec::new();
+        }
+        ids.retain(|id| !self.known.is_well(id));
+        let most = MOST_OBJECTS.min(self.readable);
+        if ids.len() > most {
+            self.remarks.insert(format!(
+                "{most} of {} objects that {} applied were read, workloads first",
+                ids.len(),
+                object.id().subject()
+            ));
+            ids.sort_by_key(|id| !is_workload(id));
+            ids.truncate(most);
+        }
+        self.readable = self.readable.saturating_sub(ids.len());
+        ids
+    }
+
+    /// The first cause below objects that are ready and apply others. What is suspended there is so on purpose.
+    fn below_appliers(&mut self, ids: Vec<ObjectId>) -> QueryResult<Option<CausePath>> {
+        let mut first = None;
+        let mut unknown = BTreeSet::new();
+        for id in ids {
+            match self.of(&id) {
+                Ok(Some(found)) if is_pause(found.cause.problem) => {
+                    let why = found.cause.line(&id);
+                    self.remarks
+                        .insert(format!("what {} applied was not examined: {why}", id.subject()));
+                }
+                Ok(found) => first = first.or(found),
+                // All that is below them is asked for at once.
+                Err(queries) => unknown.extend(queries),
+            }
+        }
+        if unknown.is_empty() { Ok(first) } else { Err(unknown.into_iter().collect()) }
+    }
+
+    /// Why an object does not exist or cannot be created whose Namespace is being deleted.
+    fn leaving_namespace(&mut self, name: &str) -> QueryResult<Option<CausePath>> {
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let query = Query::Object(ObjectId::new("", name, "", "Namespace"));
+        let known = self.known;
+        match known.get(&query) {
+            None => Err(vec![query]),
+            Some(FactAnswer::Objects(found)) => match found.first() {
+                Some(namespace) if namespace.meta("deletionTimestamp").is_some() => {
+                    self.workload(namespace)
+                }
+                _ => Ok(None),
+            },
+            // Not every user may read Namespaces.
+            Some(FactAnswer::Lines(_) | FactAnswer::Refused(_)) => Ok(None),
+        }
+    }
+
+    /// The Namespace that the API server names as being deleted, if it is.
+    pub(crate) fn refusing_namespace(
+        &mut self,
+        said: ConditionView<'_>,
+    ) -> QueryResult<Option<CausePath>> {
+        let Some((before, _)) = said.message.split_once(" because it is being terminated") else {
+            return Ok(None);
+        };
+        let name = before.rsplit(' ').next().unwrap_or_default();
+        self.leaving_namespace(name)
+    }
+
+    fn remark_job(&mut self, id: &ObjectId) {
+        self.remarks.insert(format!(
+            "{} does not exist; a Job that has ended may be deleted (ttlSecondsAfterFinished)",
+            id.subject()
+        ));
+    }
+}
+
+fn ailment(object: &Object, now: Time) -> Option<Ailment> {
+    match health_of(object, now) {
+        Ok(report) if report.is_current() => None,
+        Ok(report) if report.status == Health::Terminating && object.kind() == "Namespace" => {
+            Some(Ailment::LeavingNamespace)
+        }
+        Ok(report) if report.status == Health::Failed => Some(Ailment::Failure),
+        Ok(_) => Some(Ailment::Progress),
+        Err(_) => Some(Ailment::Failure),
+    }
+}
+
+fn is_job(id: &ObjectId) -> bool {
+    id.group == "batch" && id.kind == "Job"
+}
+
+/// Whether an object tells more of itself than that it exists.
+fn is_workload(id: &ObjectId) -> bool {
+    matches!(id.group.as_str(), "apps" | "batch")
+        || matches!(id.kind.as_str(), "Pod" | "PersistentVolumeClaim")
+        || object_references::is_reconciled(id)
+}
+
+/// What a user or a schedule intends.
+fn is_pause(problem: Problem) -> bool {
+    matches!(problem, Problem::Suspension | Problem::ExpiredHold | Problem::ClosedWindow)
+}

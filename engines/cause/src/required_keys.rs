@@ -1,0 +1,276 @@
+//! What a Secret or ConfigMap has to hold for the field that names it, and the command that creates it.
+//!
+//! Elsewhere: which fields name one (`object_references.rs`), which is missing (`walk.rs`).
+
+use objects::{Object, ObjectId};
+use serde_json::Value;
+
+use crate::condition::text;
+
+/// What a Secret or ConfigMap has to hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// The key without which the object that names it certainly fails; none if it takes one of several.
+    pub(crate) key: Option<String>,
+    /// Arguments of `kubectl create` that bring the keys; capitals stand for what only the user knows.
+    arguments: String,
+    /// The type of Secret.
+    type_: &'static str,
+}
+
+impl Needs {
+    /// What the field of an object needs of the Secret or ConfigMap that it names.
+    pub(crate) fn of(namer: &Object, field: &str) -> Self {
+        let value = value(namer, field).unwrap_or(&Value::Null);
+        let path = field.strip_prefix("spec.").unwrap_or(field);
+        let last = path.rsplit('.').next().unwrap_or(path).split('[').next().unwrap_or(path);
+        let key_of = |field: &str, otherwise: &str| match text(value, field) {
+            "" => otherwise.to_owned(),
+            key => key.to_owned(),
+        };
+        match (namer.kind(), path, last) {
+            (_, _, "valuesFrom") => {
+                let key = key_of("valuesKey", "values.yaml");
+                let is_value = !text(value, "targetPath").is_empty();
+                let flag = if is_value { "literal" } else { "file" };
+                let means = if is_value { "VALUE" } else { "PATH" };
+                Self::key(&key, flag, means)
+            }
+            (_, "kubeConfig.secretRef", _) => match text(value, "key") {
+                "" => Self { key: None, ..Self::key("value", "file", "PATH") },
+                key => Self::key(key, "file", "PATH"),
+            },
+            (_, "decryption.secretRef", _) => Self::file("age.agekey"),
+            (_, _, "certSecretRef") => Self::file("ca.crt"),
+            (_, _, "proxySecretRef") => Self::literals(&["address"]),
+            ("GitRepository", "verify.secretRef", _) => Self::file("author.asc"),
+            (_, "verify.secretRef", _) => Self::file("cosign.pub"),
+            ("Receiver", "secretRef", _) => Self::key("token", "literal", "TOKEN"),
+            ("Provider", "secretRef", _) => provider(namer),
+            ("GitRepository", "secretRef", _) => git(namer),
+            ("Bucket", "secretRef", _) => bucket(namer),
+            ("OCIRepository", "secretRef", _) => Self {
+                key: None,
+                arguments:
+                    "--docker-server=SERVER --docker-username=USERNAME --docker-password=PASSWORD"
+                        .to_owned(),
+                type_: "docker-registry",
+            },
+            ("HelmRepository" | "HTTPArchive", "secretRef", _) => {
+                Self::literals(&["username", "password"])
+            }
+            _ => Self::plain("--from-literal=KEY=VALUE".to_owned()),
+        }
+    }
+
+    fn plain(arguments: String) -> Self {
+        Self { key: None, arguments, type_: "generic" }
+    }
+
+    fn key(key: &str, flag: &str, means: &str) -> Self {
+        Self { key: Some(key.to_owned()), ..Self::plain(format!("--from-{flag}={key}={means}")) }
+    }
+
+    fn file(key: &str) -> Self {
+        Self::plain(format!("--from-file={key}=PATH"))
+    }
+
+    fn literals(keys: &[&str]) -> Self {
+        let all = keys.iter().map(|key| format!("--from-literal={key}={}", key.to_uppercase()));
+        Self::plain(all.collect::<Vec<_>>().join(" "))
+    }
+
+    /// The command that creates a Secret or ConfigMap; none if a key is no plain word.
+    pub(crate) fn creation(&self, id: &ObjectId) -> Option<String> {
+        let is_plain = self.key.as_deref().is_none_or(is_key);
+        let kind = match id.kind.as_str() {
+            "Secret" => format!("secret {}", self.type_),
+            _ => "configmap".to_owned(),
+        };
+        let Self { arguments, .. } = self;
+        is_plain
+            .then(|| format!("kubectl -n {} create {kind} {} {arguments}", id.namespace, id.name))
+    }
+
+    /// The command that adds the key to an existing object; `None` if the key needs quoting, or the object is not known.
+    pub(crate) fn addition(&self, id: &ObjectId) -> Option<String> {
+        let key = self.key.as_deref().filter(|key| is_key(key))?;
+        let field = if id.kind == "Secret" { "stringData" } else { "data" };
+        let kind = id.kind.to_lowercase();
+        let namespace = &id.namespace;
+        let name = &id.name;
+        Some(format!(
+            "kubectl -n {namespace} patch {kind} {name} --type=merge -p '{{\"{field}\":{{\"{key}\":\"VALUE\"}}}}'"
+        ))
+    }
+
+    /// The key that an object certainly needs and does not have. What is not known of its data is not missing.
+    pub(crate) fn lacks(&self, held: &Object) -> Option<&str> {
+        let key = self.key.as_deref()?;
+        let data = held.get("data").and_then(Value::as_object)?;
+        let more = held.get("binaryData").and_then(Value::as_object);
+        let has = data.contains_key(key) || more.is_some_and(|it| it.contains_key(key));
+        (!has).then_some(key)
+    }
+}
+
+/// Whether a key of data can stand in a shell command without quotes.
+fn is_key(key: &str) -> bool {
+    let is_of_key = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    !key.is_empty() && !key.starts_with('-') && key.bytes().all(is_of_key)
+}
+
+/// Credentials of a Git server, by the protocol.
+fn git(namer: &Object) -> Needs {
+    let url = namer.get("spec").map(|spec| text(spec, "url")).unwrap_or_default();
+    match url.starts_with("ssh://") {
+        true => Needs::plain("--from-file=identity=PATH --from-file=known_hosts=PATH".to_owned()),
+        false => Needs::literals(&["username", "password"]),
+    }
+}
+
+/// Credentials of a bucket, by its provider.
+fn bucket(namer: &Object) -> Needs {
+    match namer.get("spec").map(|spec| text(spec, "provider")).unwrap_or_default() {
+        "gcp" => Needs::file("serviceaccount"),
+        "azure" => Needs::literals(&["accountKey"]),
+        _ => Needs::literals(&["accesskey", "secretkey"]),
+    }
+}
+
+/// What a Provider sends to or with, by its type.
+fn provider(namer: &Object) -> Needs {
+    let spec = namer.get("spec").unwrap_or(&Value::Null);
+    let is_of_git = matches!(
+        text(spec, "type"),
+        "github"
+            | "githubdispatch"
+            | "gitlab"
+            | "gitea"
+            | "bitbucket"
+            | "bitbucketserver"
+            | "azuredevops"
+    );
+    match text(spec, "address").is_empty() && !is_of_git {
+        true => Needs::literals(&["address"]),
+        false => Needs::literals(&["token"]),
+    }
+}
+
+/// The value at a path of fields, such as `spec.valuesFrom[0]`.
+fn value<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
+    let mut parts = path.split('.');
+    let mut found = object.get(parts.next()?)?;
+    for part in parts {
+        let (name, indices) = part.split_once('[').map_or((part, ""), |(name, rest)| (name, rest));
+        found = found.get(name)?;
+        for index in indices.split(['[', ']']).filter(|it| !it.is_empty()) {
+            found = found.get(index.parse::<usize>().ok()?)?;
+        }
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn created(kind: &str, spec: &Value, field: &str, of: &str) -> String {
+        let namer = json!({"apiVersion": "x.fluxcd.io/v1", "kind": kind,
+            "metadata": {"name": "app", "namespace": "apps"}, "spec": spec});
+        let needs = Needs::of(&Object::new(namer).unwrap(), field);
+        let id = ObjectId::new("apps", "it", "", of);
+        needs.creation(&id).unwrap_or_default().replace("kubectl -n apps create ", "")
+    }
+
+    #[test]
+    fn a_field_tells_the_keys_that_it_needs() {
+        let values = json!({"valuesFrom": [{"kind": "Secret", "name": "it"},
+            {"name": "it", "valuesKey": "prod.yaml"}, {"name": "it", "valuesKey": "tag", "targetPath": "image.tag"},
+            {"name": "it", "valuesKey": "a;b"}]});
+        let none = json!({});
+        for (kind, spec, field, command) in [
+            (
+                "HelmRelease",
+                &values,
+                "spec.valuesFrom[0]",
+                "secret generic it --from-file=values.yaml=PATH",
+            ),
+            (
+                "HelmRelease",
+                &values,
+                "spec.valuesFrom[1]",
+                "secret generic it --from-file=prod.yaml=PATH",
+            ),
+            (
+                "HelmRelease",
+                &values,
+                "spec.valuesFrom[2]",
+                "secret generic it --from-literal=tag=VALUE",
+            ),
+            ("HelmRelease", &values, "spec.valuesFrom[3]", ""),
+            (
+                "GitRepository",
+                &json!({"url": "ssh://git@h/r"}),
+                "spec.secretRef",
+                "secret generic it --from-file=identity=PATH --from-file=known_hosts=PATH",
+            ),
+            (
+                "GitRepository",
+                &json!({"url": "https://h/r"}),
+                "spec.secretRef",
+                "secret generic it --from-literal=username=USERNAME --from-literal=password=PASSWORD",
+            ),
+            (
+                "OCIRepository",
+                &none,
+                "spec.secretRef",
+                "secret docker-registry it --docker-server=SERVER --docker-username=USERNAME --docker-password=PASSWORD",
+            ),
+            (
+                "Kustomization",
+                &none,
+                "spec.decryption.secretRef",
+                "secret generic it --from-file=age.agekey=PATH",
+            ),
+            (
+                "Kustomization",
+                &none,
+                "spec.kubeConfig.secretRef",
+                "secret generic it --from-file=value=PATH",
+            ),
+            (
+                "Provider",
+                &none,
+                "spec.secretRef",
+                "secret generic it --from-literal=address=ADDRESS",
+            ),
+            (
+                "Provider",
+                &json!({"type": "github", "address": "https://h"}),
+                "spec.secretRef",
+                "secret generic it --from-literal=token=TOKEN",
+            ),
+            ("Receiver", &none, "spec.secretRef", "secret generic it --from-literal=token=TOKEN"),
+        ] {
+            assert_eq!(created(kind, spec, field, "Secret"), command, "{kind} {field}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_missing_only_from_data_that_is_known() {
+        let needs = Needs::key("token", "literal", "TOKEN");
+        let held = |more: Value| {
+            let mut object =
+                json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "it"}});
+            object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            Object::new(object).unwrap()
+        };
+        assert_eq!(needs.lacks(&held(json!({"data": {}}))), Some("token"));
+        assert_eq!(needs.lacks(&held(json!({"data": {"token": ""}}))), None);
+        assert_eq!(needs.lacks(&held(json!({}))), None);
+        assert_eq!(Needs::file("age.agekey").lacks(&held(json!({"data": {}}))), None);
+    }
+}

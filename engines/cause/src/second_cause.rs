@@ -1,0 +1,150 @@
+//! What is in the way of an object besides one cause: why a suspended object fails, and what was applied and is down while
+//! the source, a dependency or a build fails, too. What is worse for the service comes first.
+//!
+//! Here, too: what was left out of what was applied, which is no failure.
+
+use objects::Object;
+use reconcile::RollbackProgress;
+
+use crate::condition::condition;
+use crate::hold;
+use crate::object_references;
+use crate::reason;
+use crate::result::{Advice, Problem};
+use crate::walk::{CausePath, ObjectLookup, QueryResult, Walk, below, step_of};
+
+/// The causes of the state of one object.
+pub(crate) struct Findings {
+    /// The cause that is to be mended first.
+    pub(crate) first: Option<CausePath>,
+    /// One more.
+    pub(crate) second: Option<CausePath>,
+}
+
+impl Findings {
+    /// One cause, or none.
+    pub(crate) fn of(first: Option<CausePath>) -> Self {
+        Self { first, second: None }
+    }
+}
+
+impl<'k> Walk<'k> {
+    /// What was found of an object, with what is in its way besides.
+    pub(crate) fn findings(
+        &mut self,
+        object: &'k Object,
+        found: Option<CausePath>,
+    ) -> QueryResult<Findings> {
+        let id = object.id();
+        let status = condition(object, "Ready").map(|said| said.status).unwrap_or_default();
+        let own = found.as_ref().filter(|found| found.cause.object == id);
+        let own = own.map(|found| found.cause.problem);
+        self.way.push(id);
+        let other = match own {
+            // What it applied is well, or was examined by its run.
+            None if found.is_none() && status != "False" => Ok(None),
+            Some(Problem::Deletion) => Ok(None),
+            Some(Problem::Suspension) => self.behind_suspension(object),
+            Some(_) | None => self.applied_besides(object),
+        };
+        self.way.pop();
+        let other = other?;
+        let Some(found) = found else { return Ok(Findings::of(other)) };
+        let Some(second) = other.filter(|other| other.cause != found.cause) else {
+            return Ok(Findings::of(Some(found)));
+        };
+        // What is not ready cannot apply again what was deleted.
+        let is_gone = second.cause.problem == Problem::Missing && status == "True";
+        let is_worse = is_gone || is_of_service(second.cause.problem);
+        let is_first =
+            is_worse && own != Some(Problem::Suspension) && !is_of_service(found.cause.problem);
+        Ok(match is_first {
+            true => Findings { first: Some(second), second: Some(found) },
+            false => Findings { first: Some(found), second: Some(second) },
+        })
+    }
+
+    /// Why a suspended object fails, or what it has applied.
+    fn behind_suspension(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
+        let ready = condition(object, "Ready");
+        // Ready is False after a rollback, also after one that was requested.
+        let is_rolled_back =
+            hold::rollback(object).is_some_and(|it| it.progress == RollbackProgress::Succeeded);
+        match ready {
+            Some(said)
+                if said.status == "False" && !is_rolled_back && !reason::is_pause(said.reason) =>
+            {
+                self.of_run(object, ready)
+            }
+            _ => self.applied_besides(object),
+        }
+    }
+
+    /// What fails or is not there of what an object has applied, whatever else it reports.
+    fn applied_besides(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
+        let Some(said) = condition(object, "Ready") else { return Ok(None) };
+        let is_complete = said.status == "True"
+            || (said.status == "False" && reason::is_before_apply(said.reason));
+        let found = self.applied(object, is_complete)?;
+        Ok(found.map(|found| below(Some(step_of(object, said)), found)))
+    }
+
+    /// What would help against a second cause, as far as the first lets it.
+    pub(crate) fn second_advice(
+        &self,
+        found: &CausePath,
+        first: Option<&CausePath>,
+        subject: Option<&Object>,
+    ) -> Option<Advice> {
+        let advice = self.advice(found, subject)?;
+        let Some(subject) = subject else { return Some(advice) };
+        let id = subject.id();
+        let is_suspended = first.is_some_and(|first| {
+            first.cause.problem == Problem::Suspension && first.cause.object == id
+        });
+        let is_ready = condition(subject, "Ready").is_some_and(|said| said.status == "True");
+        let is_deleted = found.cause.problem == Problem::Missing
+            && object_references::inventory(subject).contains(&found.cause.object);
+        if is_deleted && (is_suspended || !is_ready) {
+            let text = format!("it is applied again when {} is reconciled", id.subject());
+            return Some(Advice { text, command: None });
+        }
+        // Nothing that is suspended is reconciled.
+        let is_in_vain = |command: &str| is_suspended && command.starts_with("windlass reconcile ");
+        let Advice { text, command } = advice;
+        Some(Advice { text, command: command.filter(|command| !is_in_vain(command)) })
+    }
+
+    /// Says what was left out of what was applied: of all of it, or of an applied object that was asked about.
+    pub(crate) fn remark_warnings(&mut self, object: &'k Object) -> QueryResult<()> {
+        let id = object.id();
+        if object_references::is_reconciled(&id) {
+            self.remarks.extend(warnings(object).map(|line| format!("warning: {line}")));
+            return Ok(());
+        }
+        let Some(applier) = object_references::applier(object) else { return Ok(()) };
+        let ObjectLookup::There(applier) = self.object(&applier)? else { return Ok(()) };
+        let begin = format!("{}: ", id.subject());
+        let own = warnings(applier).filter(|line| line.starts_with(&begin));
+        self.remarks.extend(own.map(|line| format!("warning: {line}")));
+        Ok(())
+    }
+}
+
+/// What was left out of what an object applied, such as fields that are misspelt: a line each.
+pub fn warnings(object: &Object) -> impl Iterator<Item = &str> {
+    let said = condition(object, reconcile::WARNINGS).filter(|said| said.status == "True");
+    said.into_iter().flat_map(|said| said.message.lines())
+}
+
+/// Whether a problem keeps Pods from serving.
+fn is_of_service(problem: Problem) -> bool {
+    matches!(
+        problem,
+        Problem::Container
+            | Problem::Image
+            | Problem::Scheduling
+            | Problem::Admission
+            | Problem::Volume
+    )
+}

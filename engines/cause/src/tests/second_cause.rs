@@ -1,0 +1,125 @@
+//! What is in the way besides one cause, and what was left out of what was applied.
+
+use super::*;
+
+/// A Deployment whose container crashes, with its Pod.
+fn crashing() -> [Value; 2] {
+    let spec = json!({"spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}},
+        "status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1}});
+    let container = json!({"name": "app",
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}},
+        "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}});
+    let pod = json!({"metadata": {"labels": {"app": "web"}},
+        "status": {"phase": "Running", "containerStatuses": [container]}});
+    [with("Deployment/web", &[&spec]), with("Pod/web-1", &[&pod])]
+}
+
+fn web() -> Value {
+    inventory(&["apps_web_apps_Deployment"])
+}
+
+fn failing_source(artifact: &Value) -> Value {
+    let mut source = source();
+    put(&mut source, &status("False", "GitOperationFailed", "connection refused"));
+    source["status"]["artifact"] = artifact.clone();
+    source
+}
+
+#[test]
+fn a_source_that_is_down_hides_no_container_that_crashes() {
+    let artifact = json!({"revision": "main@sha1:abc"});
+    let blocked = status("False", "ArtifactFailed", "source is not ready");
+    for (own, artifact, state) in
+        [(ready(), artifact.clone(), State::Degraded), (blocked, Value::Null, State::NotReady)]
+    {
+        let mut source = failing_source(&artifact);
+        if artifact.is_null() {
+            source["status"].as_object_mut().unwrap().remove("artifact");
+        }
+        let app = kustomization("app", &[&own, &web()]);
+        let all = [vec![app, source], crashing().to_vec()].concat();
+        let why = Cluster::of(&all).why("Kustomization/app");
+        let cause = why.cause.as_ref().unwrap();
+        assert_eq!((why.state, &cause.object), (state, &id("Pod/web-1")), "{why:#?}");
+        assert!(
+            cause.text.contains("CrashLoopBackOff (exit code 137, OOMKilled)"),
+            "{}",
+            cause.text
+        );
+        let command = why.advice.unwrap().command;
+        assert_eq!(command.as_deref(), Some("kubectl -n apps logs web-1 -c app --previous"));
+        let second = why.second.unwrap();
+        assert_eq!(second.cause.object, id("GitRepository/app"));
+        assert!(second.advice.unwrap().text.starts_with("check "));
+    }
+}
+
+#[test]
+fn what_was_deleted_is_named_beside_the_source_that_is_down() {
+    let app = kustomization("app", &[&ready(), &web()]);
+    let source = failing_source(&json!({"revision": "main@sha1:abc"}));
+    let why = Cluster::of(&[app, source]).why("Kustomization/app");
+    assert_eq!(why.cause.unwrap().object, id("Deployment/web"));
+    assert_eq!(why.second.unwrap().cause.object, id("GitRepository/app"));
+    // What is not ready cannot apply it again.
+    let failed = status("False", "BuildFailed", "missing file");
+    let app = kustomization("app", &[&failed, &web()]);
+    let why = Cluster::of(&[app, self::source()]).why("Kustomization/app");
+    assert_eq!(why.cause.unwrap().problem, Problem::Build);
+    let second = why.second.unwrap();
+    assert_eq!(
+        (second.cause.object, second.cause.problem),
+        (id("Deployment/web"), Problem::Missing)
+    );
+    let advice = second.advice.unwrap();
+    assert_eq!(advice.text, "it is applied again when Kustomization/apps/app is reconciled");
+    assert_eq!(advice.command, None);
+}
+
+#[test]
+fn a_suspension_hides_neither_a_failure_nor_what_crashes() {
+    let suspended = json!({"spec": {"suspend": true}});
+    let failed = status("False", "BuildFailed", "missing file");
+    let app = kustomization("app", &[&suspended, &failed]);
+    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    let line = "Kustomization/apps/app is suspended";
+    expect(&why, State::Suspended, Problem::Suspension, "Kustomization/app", line);
+    let second = why.second.unwrap().cause;
+    assert_eq!((second.problem, second.text.as_str()), (Problem::Build, "missing file"));
+
+    let app = kustomization("app", &[&suspended, &ready(), &web()]);
+    let all = [vec![app, source()], crashing().to_vec()].concat();
+    let why = Cluster::of(&all).why("Kustomization/app");
+    assert_eq!(why.state, State::Suspended);
+    assert_eq!(why.second.unwrap().cause.object, id("Pod/web-1"));
+
+    // A command that reconciles it has no effect.
+    let exhausted = json!({"spec": {"interval": "1m", "suspend": true}});
+    let failed = status("False", "UpgradeFailed", "timeout");
+    let mut release = with("HelmRelease/web", &[&exhausted, &failed]);
+    release["status"]["conditions"][1] =
+        json!({"type": "Stalled", "status": "True", "reason": "RetriesExceeded"});
+    let why = Cluster::of(&[release]).why("HelmRelease/web");
+    let advice = why.second.unwrap().advice.unwrap();
+    assert_eq!((advice.text.is_empty(), advice.command), (false, None));
+    // One that was interrupted has not failed.
+    let app = kustomization("app", &[&suspended, &status("False", "Suspended", "at a step")]);
+    assert_eq!(Cluster::of(&[app, source()]).why("Kustomization/app").second, None);
+}
+
+#[test]
+fn a_skipped_object_is_reported_and_is_no_failure() {
+    let line = "ConfigMap/apps/a: its kind has no field dat, so it is not applied";
+    let mut app = kustomization("app", &[&ready(), &inventory(&["apps_a__ConfigMap"])]);
+    let all = app["status"]["conditions"].as_array_mut().unwrap();
+    all.push(json!({"type": "windlass.dev/Warnings", "status": "True", "reason": "LeftOut",
+        "message": format!("{line}\nConfigMap/apps/b: its kind has no field x")}));
+    let labels = json!({"metadata": {"labels": {
+        "kustomize.toolkit.fluxcd.io/name": "app", "kustomize.toolkit.fluxcd.io/namespace": "apps"}}});
+    let cluster = Cluster::of(&[app, source(), with("ConfigMap/a", &[&labels])]);
+    let why = cluster.why("Kustomization/app");
+    assert_eq!((why.is_finding(), why.remarks.len()), (false, 2), "{why:#?}");
+    let why = cluster.why("ConfigMap/a");
+    assert!(!why.is_finding());
+    assert_eq!(why.remarks, [format!("warning: {line}")]);
+}

@@ -1,0 +1,57 @@
+//! The files that led to a helmfile, as errors begin with them.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Files and entries that led to a helmfile, the first one first: `in ./helmfile.yaml: in .helmfiles[0]: in a.yaml`.
+///
+/// Helmfiles share what led to all of them.
+#[derive(Debug, Clone, Default)]
+pub struct Trail(Option<Arc<TrailEntry>>);
+
+/// A file or an entry, and what led to it.
+#[derive(Debug)]
+struct TrailEntry {
+    before: Trail,
+    place: String,
+}
+
+impl Trail {
+    /// Whether nothing led there.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The same with one more file or entry.
+    #[must_use]
+    pub(crate) fn with(&self, place: String) -> Self {
+        Self(Some(Arc::new(TrailEntry { before: self.clone(), place })))
+    }
+}
+
+impl fmt::Display for Trail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut places = Vec::new();
+        let mut last = &self.0;
+        while let Some(step) = last {
+            places.push(step.place.as_str());
+            last = &step.before.0;
+        }
+        places.reverse();
+        f.write_str(&places.join(": "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_file_comes_first() {
+        let file = Trail::default().with("in ./helmfile.yaml".to_owned());
+        let below = file.with("in .helmfiles[1]".to_owned()).with("in sub/a.yaml".to_owned());
+        assert_eq!(below.to_string(), "in ./helmfile.yaml: in .helmfiles[1]: in sub/a.yaml");
+        assert_eq!(file.to_string(), "in ./helmfile.yaml");
+        assert!(Trail::default().is_empty() && !file.is_empty());
+    }
+}

@@ -1,0 +1,51 @@
+//! Labels and annotations for a stream of objects, by themselves and not as a part of a build.
+//!
+//! Flux does this to what Helm renders, with kustomize's parts (helm-controller 1.6 `internal/postrender`).
+//! Elsewhere: builds (`build.rs`), the transformers (`transform/label.rs`).
+
+use std::collections::BTreeMap;
+
+use crate::budget::BuildBudget;
+use crate::error::Result;
+use crate::fieldspec::FieldSpec;
+use crate::manifest;
+use crate::output;
+use crate::resources::Resources;
+use crate::schema::Schema;
+use crate::transform::Transformer;
+use crate::transform::label::Strings;
+
+/// Where strings are put; what is missing there is created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetadataField {
+    /// `metadata.labels`
+    Labels,
+    /// `metadata.annotations`
+    Annotations,
+}
+
+/// Puts strings on all objects of a stream, one set after the other, over what is there; gives the stream as a build
+/// prints it.
+///
+/// Unlike a build it leaves no object out.
+///
+/// # Errors
+/// The stream holds something that is no object with a name, or the same object twice. As kustomize says it.
+pub fn add_common_metadata<'t>(
+    stream: &[u8],
+    strings: impl IntoIterator<Item = (MetadataField, &'t BTreeMap<String, String>)>,
+    budget: &BuildBudget,
+) -> Result<String> {
+    let schema = Schema::builtin();
+    let mut resources = Resources::of(manifest::parse(stream, budget)?, &schema, budget)?;
+    for (field, strings) in strings {
+        let path = match field {
+            MetadataField::Labels => "metadata/labels",
+            MetadataField::Annotations => "metadata/annotations",
+        };
+        let spec = FieldSpec { path: path.to_owned().into(), create: true, ..FieldSpec::default() };
+        let strings = Strings { strings: strings.clone(), specs: vec![spec] };
+        Transformer::Labels(strings).transform(&mut resources, &schema)?;
+    }
+    output::stream(resources.list(), budget)
+}

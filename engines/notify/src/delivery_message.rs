@@ -1,0 +1,106 @@
+//! What is handed to a driver: a request, or a message for a service that speaks another protocol.
+//!
+//! Here: subject, payload and login of such messages. Elsewhere: requests (`http`), the protocols (the program).
+//! No `Debug` shows credentials or payloads.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::http::ProviderRequest;
+use crate::providers::NatsKey;
+
+/// A message on a subject of NATS, and how to log in.
+#[derive(Clone)]
+pub struct NatsMessage {
+    /// The server.
+    pub server: String,
+    /// The name of the client.
+    pub name: &'static str,
+    /// The subject.
+    pub subject: String,
+    /// The payload.
+    pub data: Vec<u8>,
+    /// How to log in.
+    pub login: NatsLogin,
+}
+
+/// How to log in to NATS.
+#[derive(Clone)]
+pub enum NatsLogin {
+    /// Not at all.
+    None,
+    /// By name and password.
+    Password(String, String),
+    /// By a key that signs the nonce of the server, with the JWT of the user if there is one.
+    Key(NatsKey),
+}
+
+impl fmt::Debug for NatsMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NatsMessage").field("subject", &self.subject).finish_non_exhaustive()
+    }
+}
+
+/// A message for a topic of Google Pub/Sub.
+#[derive(Clone)]
+pub struct PubSubMessage {
+    /// The project.
+    pub project: String,
+    /// The topic.
+    pub topic: String,
+    /// The payload.
+    pub data: Vec<u8>,
+    /// Attributes.
+    pub attributes: BTreeMap<String, String>,
+    /// The JSON of a service account key; the identity of the program if empty.
+    pub credentials: String,
+}
+
+impl fmt::Debug for PubSubMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PubSubMessage").field("topic", &self.topic).finish_non_exhaustive()
+    }
+}
+
+/// A message for an Event Hub.
+#[derive(Clone)]
+pub struct EventHubMessage {
+    /// The namespace, as a host name.
+    pub host: String,
+    /// The hub.
+    pub hub: String,
+    /// How to log in.
+    pub login: EventHubLogin,
+    /// The payload.
+    pub data: Vec<u8>,
+}
+
+/// How to log in to an Event Hub.
+#[derive(Clone)]
+pub enum EventHubLogin {
+    /// By a shared key and its name.
+    SharedKey(String, String),
+    /// By a token.
+    Token(String),
+    /// As the ServiceAccount of this name, or as the program if it is empty.
+    Identity(String),
+}
+
+impl fmt::Debug for EventHubMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventHubMessage").field("hub", &self.hub).finish_non_exhaustive()
+    }
+}
+
+/// What is to be sent.
+#[derive(Debug, Clone)]
+pub enum DeliveryMessage {
+    /// A request over HTTP.
+    Http(Box<ProviderRequest>),
+    /// To NATS.
+    Nats(Box<NatsMessage>),
+    /// To Google Pub/Sub.
+    PubSub(Box<PubSubMessage>),
+    /// To an Event Hub of Azure.
+    EventHub(Box<EventHubMessage>),
+}

@@ -1,0 +1,115 @@
+//! How an operation fails: what is still done, what the record says, the error.
+//!
+//! Elsewhere: where it fails (`next_step.rs`).
+
+use crate::journal::{Action, Journal, OperationFailure};
+use crate::record::{DeletePolicy, Record, RecordChange, RevisionStatus};
+
+use super::{Task, events, hooks_of};
+
+/// The task at which it failed.
+fn failed_task(failure: &OperationFailure, journal: &Journal, record: &Record) -> Option<Task> {
+    super::tasks(journal, record).get(failure.at).copied()
+}
+
+/// What is still done after a failure, in order.
+pub(super) fn tasks(failure: &OperationFailure, journal: &Journal, record: &Record) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    let at = failed_task(failure, journal, record);
+    if let (true, Some(Task::Run { hook })) = (failure.hook_ended, at) {
+        hook_tasks(hook, failure, journal, record, &mut tasks);
+    }
+    match journal.action {
+        Action::Install | Action::Upgrade | Action::Test => tasks.push(Task::Finish),
+        Action::Rollback if at == Some(Task::Apply) => {
+            tasks.extend([Task::Supersede, Task::Finish]);
+        }
+        // Differs(helm 4): where a hook of a rollback fails, it leaves the record pending for ever.
+        Action::Rollback => tasks.push(Task::Finish),
+        // Parity(helm 4): once objects were deleted, a removal comes to its end whatever happens; before that, its
+        // record says `uninstalling` until it is repeated.
+        Action::Uninstall | Action::UninstallRemediation => {
+            let all = super::tasks(journal, record);
+            let delete = all.iter().position(|it| *it == Task::Delete);
+            if delete.is_some_and(|delete| delete < failure.at) {
+                let last = all.iter().position(|it| matches!(it, Task::Finish | Task::Purge));
+                tasks.extend(all.into_iter().skip(last.unwrap_or(usize::MAX)));
+            }
+        }
+    }
+    let can_clean_up = match journal.action {
+        Action::Upgrade => true,
+        Action::Rollback => at == Some(Task::Apply),
+        Action::Install | Action::Test | Action::Uninstall | Action::UninstallRemediation => false,
+    };
+    if can_clean_up && journal.plan.cleanup && !journal.created.is_empty() {
+        tasks.push(Task::CleanUp);
+    }
+    tasks
+}
+
+/// A hook whose object ended badly is deleted if it asks for that, and then those before it that succeeded.
+fn hook_tasks(
+    failed: usize,
+    failure: &OperationFailure,
+    journal: &Journal,
+    record: &Record,
+    tasks: &mut Vec<Task>,
+) {
+    let is_deleted =
+        |hook: usize, policy| record.hooks.get(hook).is_some_and(|it| it.is_deleted(policy));
+    if is_deleted(failed, DeletePolicy::HookFailed) {
+        tasks.push(Task::Clear { hook: failed, policy: DeletePolicy::HookFailed });
+    }
+    let (before, after) = events(journal.action);
+    let middle = super::tasks(journal, record)
+        .iter()
+        .position(|it| matches!(it, Task::Apply | Task::Delete));
+    let is_after = middle.is_some_and(|middle| failure.at > middle);
+    let event = after.filter(|_| is_after).unwrap_or(before);
+    let policy = DeletePolicy::HookSucceeded;
+    let earlier = hooks_of(event, journal, record).into_iter().take_while(|hook| *hook != failed);
+    let earlier = earlier.filter(|hook| is_deleted(*hook, policy));
+    tasks.extend(earlier.map(|hook| Task::Clear { hook, policy }));
+}
+
+/// What the record says of a failure.
+pub(super) fn finish(
+    failure: &OperationFailure,
+    journal: &Journal,
+    record: &Record,
+) -> Option<RecordChange> {
+    let name = &record.name;
+    let text = &failure.text;
+    let description = match journal.action {
+        Action::Install => format!("Release \"{name}\" failed: {text}"),
+        Action::Upgrade => format!("Upgrade \"{name}\" failed: {text}"),
+        // Parity(helm 4): what did not become ready is told otherwise than what could not be applied.
+        Action::Rollback if failed_task(failure, journal, record) == Some(Task::Await) => {
+            format!("Release \"{name}\" failed: {text}")
+        }
+        Action::Rollback => format!("Rollback \"{name}\" failed: {text}"),
+        Action::Uninstall | Action::UninstallRemediation => {
+            let description = Some("Uninstallation complete".to_owned());
+            let status = RevisionStatus::Uninstalled;
+            return Some(RecordChange::Status { status, description, deleted: None });
+        }
+        // What is not promoted has failed, whatever its tests say.
+        Action::Test if super::is_held_back(failure, journal, record) => {
+            format!("Promotion of \"{name}\" failed: {text}")
+        }
+        Action::Test => return None,
+    };
+    let status = RevisionStatus::Failed;
+    Some(RecordChange::Status { status, description: Some(description), deleted: None })
+}
+
+/// The error in Helm's words.
+pub(super) fn error(failure: &OperationFailure, journal: &Journal, record: &Record) -> String {
+    let is_wait = failed_task(failure, journal, record) == Some(Task::Await);
+    if journal.action == Action::Rollback && is_wait {
+        format!("release {} failed: {}", record.name, failure.text)
+    } else {
+        failure.text.clone()
+    }
+}

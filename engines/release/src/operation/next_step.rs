@@ -1,0 +1,492 @@
+//! What the present task of an operation needs, by what is seen of the cluster.
+//!
+//! Elsewhere: which tasks there are (`super`), what follows a failure (`failure.rs`).
+
+use std::collections::BTreeSet;
+
+use lifecycle::{Event, Phase, Question, Revision, Stand};
+use reconcile::{ObjectKey, RemovalGate, Time, Wake};
+
+use crate::hold::revision_of;
+use crate::journal::{Action, Journal, OperationFailure, WaitFor, shortened};
+use crate::record::{DeletePolicy, Record, RecordChange, RevisionStatus};
+use crate::revisions::Revisions;
+use crate::step::ReleaseStep;
+
+use super::{Task, Write, present};
+
+/// What has to be observed before [`next`] can decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObservationScope {
+    /// Nothing.
+    Nothing,
+    /// The object of the hook at this place, which is to be gone.
+    Hook(usize),
+    /// The object of the hook at this place and how it ended, also where it is gone since.
+    Run(usize),
+    /// Whether the objects of the record are ready.
+    Ready {
+        /// Whether Jobs have to be over.
+        jobs: bool,
+    },
+    /// Whether the objects that a removal deletes are gone.
+    Gone,
+}
+
+/// The object of a hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HookObject {
+    /// It is not there.
+    Missing,
+    /// Its deletion was accepted.
+    Leaving,
+    /// It is there, and this operation did not create it.
+    Theirs,
+    /// This operation created it. It may be gone by now, if how it ended was seen ([`ObservationScope::Run`]).
+    Ours {
+        /// Its uid.
+        uid: String,
+        /// How far it is. What is neither a Job nor a Pod is ready at once, unless the spec has an expression for it.
+        health: Health,
+    },
+}
+
+/// How far something is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// On its way: what is waited for, as `Kind/namespace/name status: 'InProgress'`.
+    Pending(Vec<String>),
+    /// As it should be: ready, ended well, or gone.
+    Done,
+    /// It will not be any more, and why.
+    Failed(String),
+}
+
+/// What was seen, and by whose change something else would be.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Live {
+    /// The hook's object that [`scope`] names.
+    pub hook: Option<HookObject>,
+    /// Whether the hook's object would have been seen if it had been there at any time since [`Journal::hook_begun`] was
+    /// written.
+    pub hook_watched: bool,
+    /// The objects that [`scope`] means.
+    pub objects: Option<Health>,
+    /// What to watch meanwhile.
+    pub on: BTreeSet<ObjectKey>,
+    /// When to observe again at the latest.
+    pub again: Option<Time>,
+    /// The events of lifecycles about this release, whether an operation is open or not.
+    pub events: Vec<Event>,
+    /// Whether break-glass is in force.
+    pub glass: bool,
+}
+
+/// How the last step went that the run did. It is forgotten with the run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepOutcome {
+    /// The step.
+    pub step: ReleaseStep,
+    /// Inventory ids of what was created.
+    pub created: Vec<String>,
+    /// Why it failed, in Helm's words.
+    pub error: Option<String>,
+}
+
+/// What an operation needs now.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// This step.
+    Do(ReleaseStep),
+    /// Time; the text says what is waited for.
+    Wait(String, Wake),
+    /// The answer of a lifecycle; the text says which. `None` if no time ends the wait.
+    Held(String, Option<Time>),
+    /// An observation of what [`scope`] says: without it nothing can be decided.
+    Blind,
+}
+
+/// What has to be observed.
+pub fn scope(journal: &Journal, record: &Record) -> ObservationScope {
+    match present(journal, record).filter(|_| journal.is_open()) {
+        Some(Task::Clear { hook, .. }) => ObservationScope::Hook(hook),
+        Some(Task::Run { hook }) => ObservationScope::Run(hook),
+        Some(Task::Await) => {
+            ObservationScope::Ready { jobs: journal.plan.wait == WaitFor::ObjectsAndJobs }
+        }
+        Some(Task::AwaitGone) => ObservationScope::Gone,
+        _ => ObservationScope::Nothing,
+    }
+}
+
+/// What an open operation needs next.
+///
+/// `stop` is why it should end early, if it should: it does at the next task at which nothing is half done.
+pub fn next(
+    journal: &Journal,
+    record: &Record,
+    revisions: &Revisions,
+    live: &Live,
+    outcome: Option<&StepOutcome>,
+    stop: Option<&str>,
+    now: Time,
+) -> Next {
+    let all = revisions.all().iter().map(|it| &it.record);
+    let deployed = all.filter(|it| it.info.status == RevisionStatus::Deployed).map(|it| it.version);
+    let base = journal.base.and_then(|version| revisions.get(version));
+    let base = base.map(|it| revision_of(&it.record));
+    let deployed = deployed.collect();
+    let base = base.as_ref();
+    let at = At { journal, record, deployed, base, live, outcome, now };
+    let Some(task) = present(journal, record) else { return at.write(at.settled()) };
+    if let Some(why) = stop.filter(|_| journal.failure.is_none() && at.can_stop(task)) {
+        return at.fail_with(why, false, false);
+    }
+    match task {
+        Task::Clear { hook, policy } => at.clear(hook, policy),
+        Task::Run { hook } => at.run(hook),
+        Task::Hold { hold, phase } => at.hold(hold, phase),
+        Task::Apply => {
+            let version = record.version;
+            let operation = journal.id.clone();
+            let permit = RemovalGate::permit_under_way();
+            let step = ReleaseStep::Apply { version, base: journal.base, operation, permit };
+            at.perform(step, at.applied())
+        }
+        Task::Await => at.wait(not_ready),
+        Task::Delete => {
+            let version = record.version;
+            let operation = journal.id.clone();
+            let propagation = journal.plan.propagation;
+            let permit = RemovalGate::permit_under_way();
+            let step = ReleaseStep::Delete { version, propagation, operation, permit };
+            at.perform(step, journal.clone())
+        }
+        Task::AwaitGone => at.wait(not_gone),
+        Task::CleanUp => {
+            let created = journal.created.clone();
+            let operation = journal.id.clone();
+            let permit = RemovalGate::permit_under_way();
+            at.perform(ReleaseStep::CleanUp { created, operation, permit }, journal.clone())
+        }
+        Task::Purge => {
+            // The one with the journal goes last.
+            let others =
+                revisions.versions().into_iter().filter(|version| *version != record.version);
+            Next::Do(ReleaseStep::Purge { versions: others.chain([record.version]).collect() })
+        }
+        Task::Start { .. } | Task::Mark | Task::Supersede | Task::Finish => at.write(at.settled()),
+    }
+}
+
+/// Where an operation is, and what is seen of it.
+struct At<'a> {
+    journal: &'a Journal,
+    record: &'a Record,
+    deployed: Vec<i64>,
+    base: Option<&'a Revision>,
+    live: &'a Live,
+    outcome: Option<&'a StepOutcome>,
+    now: Time,
+}
+
+impl At<'_> {
+    fn write(&self, write: Write) -> Next {
+        Next::Do(ReleaseStep::Write(Box::new(write)))
+    }
+
+    fn settled(&self) -> Write {
+        let write = Write::of(self.record, self.journal.clone());
+        write.settle(self.record, &self.deployed, self.now)
+    }
+
+    /// The present task is done.
+    fn done(&self, journal: Journal, changes: Vec<RecordChange>) -> Next {
+        let write = Write { changes, ..Write::of(self.record, journal) };
+        self.write(write.advance(self.record, &self.deployed, self.now))
+    }
+
+    /// Whether nothing of a hook would be abandoned, and nothing half done.
+    fn can_stop(&self, task: Task) -> bool {
+        let is_begun = || {
+            self.journal.hook_uid.is_some()
+                || self.live.hook != Some(HookObject::Missing)
+                || self.may_have_vanished()
+        };
+        match task {
+            Task::Await | Task::Hold { .. } => true,
+            Task::Run { .. } => !is_begun(),
+            Task::Clear { policy, .. } => policy == DeletePolicy::BeforeHookCreation,
+            _ => false,
+        }
+    }
+
+    /// Does a step, or goes by how it went.
+    fn perform(&self, step: ReleaseStep, journal: Journal) -> Next {
+        match self.outcome.filter(|outcome| outcome.step == step) {
+            None => Next::Do(step),
+            Some(StepOutcome { error: None, .. }) => self.done(journal, Vec::new()),
+            Some(StepOutcome { error: Some(text), .. }) => self.failed(text),
+        }
+    }
+
+    /// The journal with what the last step created.
+    fn applied(&self) -> Journal {
+        let mut journal = self.journal.clone();
+        let applied = self.outcome.filter(|it| matches!(it.step, ReleaseStep::Apply { .. }));
+        if let (true, Some(outcome)) = (journal.plan.cleanup, applied) {
+            journal.remember_created(&outcome.created);
+        }
+        journal
+    }
+
+    fn failed(&self, text: &str) -> Next {
+        self.fail_with(text, true, false)
+    }
+
+    /// The present task failed.
+    fn fail_with(&self, text: &str, counts: bool, hook_ended: bool) -> Next {
+        let mut journal = self.applied();
+        // A fault while clearing up does not change how it ended.
+        // Differs(helm 4): there the second fault replaces the first.
+        if journal.failure.is_some() {
+            return self.done(journal, Vec::new());
+        }
+        let all = super::tasks(&journal, self.record);
+        let task = all.get(journal.at).copied();
+        let delete = all.iter().position(|it| *it == Task::Delete);
+        let is_removal = journal.action.is_removal();
+        let was_deleted = delete.is_some_and(|delete| delete < journal.at);
+        if was_deleted {
+            journal.add_fault(text);
+            if task == Some(Task::AwaitGone) {
+                return self.done(journal, Vec::new());
+            }
+        }
+        let mut changes = Vec::new();
+        // Parity(helm 4): the record of a release that goes does not tell of a hook that failed before.
+        if let (Some(Task::Run { hook }), true) = (task, was_deleted || !is_removal) {
+            changes.push(match counts {
+                true => RecordChange::HookEnded { hook, succeeded: false, at: self.now },
+                // What stops early does so before a hook is begun.
+                false => RecordChange::HookNotBegun { hook },
+            });
+        }
+        let text = match task {
+            Some(Task::Delete) => format!("failed to delete release: {}", self.record.name),
+            // What stops before a hook is no failure of hooks.
+            _ if !counts => text.to_owned(),
+            _ => self.failure_text(text),
+        };
+        journal.pass(task.and_then(super::stretch), self.now, counts);
+        journal.failure =
+            Some(OperationFailure { at: journal.at, hook_ended, text: shortened(&text), counts });
+        journal.at = 0;
+        journal.since = self.now;
+        (journal.hook_uid, journal.hook_begun) = (None, false);
+        let write = Write { changes, ..Write::of(self.record, journal) };
+        self.write(write.settle(self.record, &self.deployed, self.now))
+    }
+
+    /// The text of a failure with the moment at which a hook was run.
+    fn failure_text(&self, text: &str) -> String {
+        let (before, after) = super::events(self.journal.action);
+        let all = super::tasks(self.journal, self.record);
+        let is_hook =
+            matches!(all.get(self.journal.at), Some(Task::Run { .. } | Task::Clear { .. }));
+        let apply = all.iter().position(|it| *it == Task::Apply);
+        let event = match (after, apply) {
+            (Some(after), Some(apply)) if self.journal.at > apply => after,
+            _ => before,
+        };
+        match self.journal.action {
+            Action::Install if is_hook => format!("failed {}: {text}", event.as_str()),
+            Action::Upgrade if is_hook => format!("{} hooks failed: {text}", event.as_str()),
+            _ => text.to_owned(),
+        }
+    }
+
+    /// A lifecycle lets the operation continue, makes it fail, or is awaited.
+    fn hold(&self, hold: usize, phase: Phase) -> Next {
+        let Some(hold) = self.journal.plan.holds.get(hold) else {
+            return self.done(self.journal.clone(), Vec::new());
+        };
+        let is_removal = self.journal.action.is_removal();
+        let from = self.base;
+        let to = (!is_removal).then(|| revision_of(self.record));
+        let from = if is_removal { Some(revision_of(self.record)) } else { from.cloned() };
+        let question = Question {
+            owner: &self.journal.owner,
+            subject: &self.record.name,
+            operation: &self.journal.id,
+            phase,
+            from: from.as_ref(),
+            to: to.as_ref(),
+            glass: self.live.glass,
+            now: self.now,
+        };
+        let answered = |answer| {
+            let mut journal = self.journal.clone();
+            journal.answers.push(answer);
+            journal
+        };
+        match question.stand(hold, &self.live.events) {
+            Stand::Pass(answer) => self.done(answered(answer), Vec::new()),
+            Stand::Fail(answer) => {
+                let text = answer.failure();
+                let journal = answered(answer);
+                let Self { record, base, live, outcome, now, .. } = *self;
+                let deployed = self.deployed.clone();
+                At { journal: &journal, record, deployed, base, live, outcome, now }.failed(&text)
+            }
+            Stand::Wait(text, until) => Next::Held(text, until),
+            Stand::Ask(ask) => Next::Do(ReleaseStep::Ask(ask)),
+        }
+    }
+
+    fn clear(&self, hook: usize, policy: DeletePolicy) -> Next {
+        let at_start = policy == DeletePolicy::BeforeHookCreation;
+        match &self.live.hook {
+            None => Next::Blind,
+            Some(HookObject::Missing) => self.done(self.journal.clone(), Vec::new()),
+            // Begun before a crash: it is awaited, never begun again.
+            Some(HookObject::Ours { .. }) if at_start => {
+                self.done(self.journal.clone(), Vec::new())
+            }
+            Some(HookObject::Leaving) => self.pending(&[self.hook_name(hook)], not_gone),
+            Some(HookObject::Theirs | HookObject::Ours { .. }) => {
+                let version = self.record.version;
+                let operation = self.journal.id.clone();
+                let step = ReleaseStep::DeleteHook { version, hook, policy, operation };
+                match self.outcome.filter(|outcome| outcome.step == step) {
+                    None => Next::Do(step),
+                    Some(StepOutcome { error: Some(text), .. }) => self.failed(text),
+                    // Accepted, and the next run will show that it leaves.
+                    Some(StepOutcome { error: None, .. }) => {
+                        self.pending(&[self.hook_name(hook)], not_gone)
+                    }
+                }
+            }
+        }
+    }
+
+    fn run(&self, hook: usize) -> Next {
+        let Some(object) = &self.live.hook else { return Next::Blind };
+        match (object, &self.journal.hook_uid) {
+            (HookObject::Ours { uid, health }, Some(known)) if uid == known => match health {
+                Health::Done => {
+                    let ended = RecordChange::HookEnded { hook, succeeded: true, at: self.now };
+                    self.done(self.journal.clone(), vec![ended])
+                }
+                Health::Failed(text) => self.fail_with(text, true, true),
+                Health::Pending(unready) => self.pending_hook(unready),
+            },
+            (_, Some(_)) => self.unknown(hook),
+            (HookObject::Missing | HookObject::Theirs, None) if self.may_have_vanished() => {
+                self.unknown(hook)
+            }
+            (HookObject::Ours { uid, .. }, None) => {
+                let journal = Journal { hook_uid: Some(uid.clone()), ..self.journal.clone() };
+                self.write(Write::of(self.record, journal))
+            }
+            (HookObject::Leaving, None) => self.pending(&[self.hook_name(hook)], not_gone),
+            (HookObject::Missing | HookObject::Theirs, None) => self.create(hook),
+        }
+    }
+
+    fn unknown(&self, hook: usize) -> Next {
+        self.failed(&format!(
+            "the result of hook {} is unknown: its object was deleted, and hooks are not run twice",
+            self.hook_name(hook)
+        ))
+    }
+
+    /// Whether the present hook's object may have come and gone unseen.
+    fn may_have_vanished(&self) -> bool {
+        self.journal.hook_begun && !self.live.hook_watched
+    }
+
+    /// Whether Kubernetes deletes the object of a hook by itself once that has ended.
+    fn vanishes(&self, hook: usize) -> bool {
+        let hook = self.record.hooks.get(hook);
+        hook.is_some_and(|hook| hook.manifest.contains("ttlSecondsAfterFinished"))
+    }
+
+    fn create(&self, hook: usize) -> Next {
+        // After a crash nobody could tell that it was never there from that it is gone again.
+        if self.live.hook_watched && !self.journal.hook_begun && self.vanishes(hook) {
+            let journal = Journal { hook_begun: true, ..self.journal.clone() };
+            return self.write(Write::of(self.record, journal));
+        }
+        let version = self.record.version;
+        let operation = self.journal.id.clone();
+        let step = ReleaseStep::CreateHook { version, hook, operation };
+        match self.outcome.filter(|outcome| outcome.step == step) {
+            Some(StepOutcome { error: Some(text), .. }) => {
+                let path = self.record.hooks.get(hook).map_or("", |hook| hook.path.as_str());
+                let event = self.event().as_str();
+                self.failed(&format!("warning: Hook {event} {path} failed: {text}"))
+            }
+            Some(StepOutcome { error: None, .. }) => self.failed(&format!(
+                "hook {} was created, but its object is missing or was replaced",
+                self.hook_name(hook)
+            )),
+            None => Next::Do(step),
+        }
+    }
+
+    /// The moment at which the present hook is run.
+    fn event(&self) -> helm::manifests::HookEvent {
+        let (before, after) = super::events(self.journal.action);
+        let all = super::tasks(self.journal, self.record);
+        let middle = all.iter().position(|it| matches!(it, Task::Apply | Task::Delete));
+        let is_after = middle.is_some_and(|middle| self.journal.at > middle);
+        after.filter(|_| is_after).unwrap_or(before)
+    }
+
+    fn hook_name(&self, hook: usize) -> String {
+        let hook = self.record.hooks.get(hook);
+        hook.map_or_else(String::new, |hook| format!("{}/{}", hook.kind, hook.name))
+    }
+
+    fn wait(&self, late: impl Fn(&[String]) -> String) -> Next {
+        match &self.live.objects {
+            None => Next::Blind,
+            Some(Health::Done) => self.done(self.journal.clone(), Vec::new()),
+            Some(Health::Failed(text)) => self.failed(text),
+            Some(Health::Pending(unready)) => self.pending(unready, late),
+        }
+    }
+
+    fn pending_hook(&self, unready: &[String]) -> Next {
+        if self.now >= self.journal.deadline() {
+            return self.fail_with(&not_ready(unready), true, true);
+        }
+        self.waiting(unready)
+    }
+
+    fn pending(&self, unready: &[String], late: impl Fn(&[String]) -> String) -> Next {
+        if self.now >= self.journal.deadline() {
+            return self.failed(&late(unready));
+        }
+        self.waiting(unready)
+    }
+
+    fn waiting(&self, unready: &[String]) -> Next {
+        let mut wake = Wake::on(self.live.on.iter().cloned()).and_at(self.journal.deadline());
+        if let Some(again) = self.live.again {
+            wake = wake.and_at(again);
+        }
+        Next::Wait(format!("waiting for {}", unready.join(", ")), wake)
+    }
+}
+
+/// The error of a wait for readiness that took too long, in Flux's words.
+fn not_ready(unready: &[String]) -> String {
+    format!("timeout waiting for: [{}]", unready.join(", "))
+}
+
+/// The error of a wait for the end of objects that took too long, in Flux's words.
+fn not_gone(unready: &[String]) -> String {
+    format!("{} termination timeout: context deadline exceeded", unready.join(", "))
+}

@@ -1,0 +1,94 @@
+//! Where a new revision stands among those that are there, and whether there can be one; what is left of a removal.
+//!
+//! The refusals are Helm's.
+//! Elsewhere: making the record (`initial_record.rs`), deciding that there should be one ([`crate::decide`]).
+
+use crate::journal::Action;
+use crate::record::{RecordChange, RevisionStatus};
+use crate::revisions::Revisions;
+
+/// Where a new revision stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RevisionPlacement {
+    /// Its number.
+    pub version: i64,
+    /// The revision whose objects it replaces.
+    pub base: Option<i64>,
+    /// Records that make room for it, oldest first.
+    pub prune: Vec<i64>,
+    /// What changes in other records before it is stored.
+    pub others: Vec<(i64, RecordChange)>,
+}
+
+/// Where the revision of an installation or upgrade stands.
+///
+/// # Errors
+/// In Helm's words: the name cannot be one, is taken, or there is nothing to upgrade.
+pub fn place(
+    action: Action,
+    name: &str,
+    revisions: &Revisions,
+    replace: bool,
+    max_history: usize,
+) -> Result<RevisionPlacement, String> {
+    let is_install = action == Action::Install;
+    if let Err(problem) = helm::releasename::check(name) {
+        return Err(match is_install {
+            true => format!("release name check failed: release name {name:?}: {problem}"),
+            false => format!("release name is invalid: {name}"),
+        });
+    }
+    let nothing = || format!("\"{name}\" has no deployed releases");
+    let Some(last) = revisions.last().map(|last| last.record.as_ref()) else {
+        let first =
+            RevisionPlacement { version: 1, base: None, prune: Vec::new(), others: Vec::new() };
+        return is_install.then_some(first).ok_or_else(nothing);
+    };
+    let version = last.version.saturating_add(1);
+    if is_install {
+        let is_free =
+            matches!(last.info.status, RevisionStatus::Uninstalled | RevisionStatus::Failed);
+        if !(replace && is_free) {
+            return Err(
+                "release name check failed: cannot reuse a name that is still in use".to_owned()
+            );
+        }
+        // Parity(helm 4): what failed goes on to say so.
+        let superseded = (last.info.status != RevisionStatus::Failed).then(|| {
+            let description = Some("superseded by new release".to_owned());
+            let status = RevisionStatus::Superseded;
+            (last.version, RecordChange::Status { status, description, deleted: None })
+        });
+        let others = superseded.into_iter().collect();
+        return Ok(RevisionPlacement { version, base: None, prune: Vec::new(), others });
+    }
+    let base = revisions.current().ok_or_else(nothing)?.record.version;
+    let prune = revisions.prunable(max_history);
+    Ok(RevisionPlacement { version, base: Some(base), prune, others: Vec::new() })
+}
+
+/// What a removal has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Removal {
+    /// All of it.
+    Run,
+    /// Only these records are left of the release.
+    Purge(Vec<i64>),
+}
+
+/// What is left of a removal.
+///
+/// # Errors
+/// In Helm's words: there is nothing, or it was removed before.
+pub fn removal(name: &str, revisions: &Revisions, keep_history: bool) -> Result<Removal, String> {
+    let Some(last) = revisions.last() else {
+        return Err(format!("uninstall: Release not loaded: {name}: release: not found"));
+    };
+    match (&last.record.info.status, keep_history) {
+        (RevisionStatus::Uninstalled, true) => {
+            Err(format!("the release named \"{name}\" is already deleted"))
+        }
+        (RevisionStatus::Uninstalled, false) => Ok(Removal::Purge(revisions.versions())),
+        _ => Ok(Removal::Run),
+    }
+}

@@ -1,0 +1,657 @@
+//! What operations change in the status, and what is told of them, in Flux's words.
+//!
+//! Each of these is a new status made of the old one, and gives the same when it is made again: counters are set to what
+//! the journal says, snapshots replace those of the same revision.
+//!
+//! Semantics: helm-controller 1.6 `internal/reconcile`.
+//! Elsewhere: when they are made ([`crate::plan`]), what `Ready` makes of them ([`crate::status`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reconcile::{ConditionStatus as Truth, Reason, Rollback, format_duration};
+
+use crate::journal::{Action, Journal};
+use crate::operation;
+use crate::record::{Record, RecordChange, RevisionStatus as Life};
+use crate::revisions::Revisions;
+use crate::settings::{DriftMode, ReleaseDesiredState};
+use crate::snapshot::{
+    self, DigestError, Snapshot, SnapshotAction, latest, test_hooks, truncate, truncate_to_newest,
+};
+use crate::status::{
+    self, Event, Progress, RefusedOperation, ReleaseCondition, ReleaseStatus, Report,
+};
+
+/// What is said while an action is under way; the same until it ends.
+pub fn running_text(action: Action, timeout: Duration) -> String {
+    let timeout = format_duration(timeout);
+    format!("Running '{}' action with timeout of {timeout}", action.as_str())
+}
+
+/// What an attempt leaves in the status before anything is decided: where storage is, what is attempted, and no failures if
+/// something else is attempted than before.
+pub fn attempted(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> ReleaseStatus {
+    let mut next = status.clone();
+    if must_reset(desired, status) {
+        next.clear_failures();
+    }
+    next.storage_namespace.clone_from(&desired.target.storage_namespace);
+    next.last_attempted_generation = desired.generation;
+    next.last_attempted_revision.clone_from(&desired.chart_version);
+    next.last_attempted_revision_digest.clone_from(&desired.oci_digest);
+    next.last_attempted_config_digest.clone_from(&desired.config_digest);
+    if desired.requests.reset.is_some() {
+        next.last_handled_reset.clone_from(&desired.requests.reset);
+    }
+    next
+}
+
+fn must_reset(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> bool {
+    let digest = &status.last_attempted_config_digest;
+    status.last_attempted_generation != desired.generation
+        || status.last_attempted_revision != desired.chart_version
+        || (!digest.is_empty() && *digest != desired.config_digest)
+        || desired.requests.resets(status)
+}
+
+/// An action begins.
+pub fn begun(desired: &ReleaseDesiredState, status: &ReleaseStatus, action: Action) -> Report {
+    let mut next = status.clone();
+    match action {
+        Action::Install => next.history.clear(),
+        // Tests show that the release is as desired, so nothing is undone any more.
+        Action::Test => confirm(&mut next, desired),
+        _ => {}
+    }
+    if action.is_release() {
+        next.last_attempted_action = Some(action);
+        (next.tested, next.remediated) = (None, None);
+    }
+    let text = running_text(action, desired.timeout_of(action));
+    // Parity(flux): a removal counts as a release there, a remediation does not.
+    let makes_unready = action.is_release() || action == Action::Uninstall;
+    Report { progress: Some(Progress { text, makes_unready }), ..Report::of(next) }
+}
+
+/// A release that was undone and is as desired again counts as upgraded. So does one that a person wanted to have
+/// rolled back, and that stayed as it is.
+fn confirm(next: &mut ReleaseStatus, desired: &ReleaseDesiredState) {
+    let Some(said) = next.remediated.take() else { return };
+    if let Some(known) = latest(&next.history) {
+        let text = upgraded_text(known);
+        let reason = status::UPGRADE_SUCCEEDED;
+        let generation = said.generation.max(desired.generation);
+        next.released = Some(ReleaseCondition { status: Truth::True, reason, text, generation });
+    }
+}
+
+fn upgraded_text(known: &Snapshot) -> String {
+    let release = known.full_name();
+    let chart = known.versioned_chart();
+    format!("Helm upgrade succeeded for release {release} with chart {chart}")
+}
+
+/// An installation or upgrade failed before there was a record. It is tried again, and does not count for remediation.
+pub(crate) fn failed_early(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    action: Action,
+    error: &str,
+) -> Report {
+    let mut next = status.clone();
+    next.failures = next.failures.saturating_add(1);
+    let reason =
+        if action == Action::Install { status::INSTALL_FAILED } else { status::UPGRADE_FAILED };
+    let text = failed_text(desired, action, &desired.chart_name, &desired.chart_version, error);
+    next.released = said(desired, Truth::False, reason, text.clone());
+    // The desired state was not reached: it has to stay visible that it differs from what is there.
+    let before = (status.post_renderers_digest.clone(), status.common_metadata_digest.clone());
+    observe(desired, &mut next);
+    (next.post_renderers_digest, next.common_metadata_digest) = before;
+    let event = desired_event(desired, reason, text);
+    Report { events: vec![event], is_early_failure: true, ..Report::of(next) }
+}
+
+/// A rollback that was requested cannot begin, for a reason; `None` if the status says so already. Nothing else follows from it.
+pub(crate) fn rollback_refused(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    asked: Rollback,
+    why: &str,
+) -> Option<Report> {
+    let Rollback { from, to } = asked;
+    let text =
+        format!("The requested rollback from revision {from} to {to} is not carried out: {why}");
+    let reason = status::ROLLBACK_FAILED;
+    if status.remediated.as_ref().is_some_and(|it| it.reason == reason && it.text == text) {
+        return None;
+    }
+    let mut next = status.clone();
+    next.remediated = said(desired, Truth::False, reason, text.clone());
+    let event = match latest(&status.history) {
+        Some(known) => snapshot_event(known, true, reason, text),
+        None => desired_event(desired, reason, text),
+    };
+    Some(Report { events: vec![event], ..Report::of(next) })
+}
+
+/// An installation or upgrade failed because a lifecycle did not let it begin. Nothing was written, so there is nothing to
+/// undo, and it counts.
+pub(crate) fn held_back(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    refused: RefusedOperation,
+) -> Report {
+    let action = refused.action;
+    let Report { mut status, events, .. } = failed_early(desired, status, action, &refused.error);
+    let counter = match action {
+        Action::Install => &mut status.install_failures,
+        _ => &mut status.upgrade_failures,
+    };
+    *counter = counter.saturating_add(1);
+    let reason = status::LIFECYCLE_FAILED;
+    status.released = status.released.map(|said| ReleaseCondition { reason, ..said });
+    let events = events.into_iter().map(|event| Event { reason, ..event }).collect();
+    let refused = Some(Box::new(refused));
+    Report { events, is_early_failure: true, refused, ..Report::of(status) }
+}
+
+fn failed_text(
+    desired: &ReleaseDesiredState,
+    action: Action,
+    name: &str,
+    version: &str,
+    error: &str,
+) -> String {
+    let target = &desired.target;
+    let namespace = &target.namespace;
+    let release = &target.full_name;
+    let error = error.trim();
+    let action = action.as_str();
+    format!(
+        "Helm {action} failed for release {namespace}/{release} with chart {name}@{version}: {error}"
+    )
+}
+
+fn said(
+    desired: &ReleaseDesiredState,
+    status: Truth,
+    reason: Reason,
+    text: String,
+) -> Option<ReleaseCondition> {
+    Some(ReleaseCondition { status, reason, text, generation: desired.generation })
+}
+
+/// What every end of an action observes. A request to force counts as handled only now: until then it is to be seen
+/// again, whatever is forgotten meanwhile.
+fn observe(desired: &ReleaseDesiredState, next: &mut ReleaseStatus) {
+    observe_with(desired, desired.requests.force.as_ref(), next);
+}
+
+/// The same, where not every request to force has been seen to.
+fn observe_with(desired: &ReleaseDesiredState, forced: Option<&String>, next: &mut ReleaseStatus) {
+    if forced.is_some() {
+        next.last_handled_force = forced.cloned();
+    }
+    if !desired.test.enable {
+        next.tested = None;
+    }
+    next.post_renderers_digest.clone_from(&desired.post_renderers_digest);
+    next.common_metadata_digest.clone_from(&desired.common_metadata_digest);
+}
+
+fn desired_event(desired: &ReleaseDesiredState, reason: Reason, text: String) -> Event {
+    Event {
+        warning: true,
+        reason,
+        text,
+        revision: desired.chart_version.clone(),
+        token: desired.config_digest.clone(),
+        app_version: desired.app_version.clone(),
+        oci_digest: desired.oci_digest.clone(),
+    }
+}
+
+fn snapshot_event(known: &Snapshot, warning: bool, reason: Reason, text: String) -> Event {
+    Event {
+        warning,
+        reason,
+        text,
+        revision: known.chart_version.clone(),
+        token: known.config_digest.clone(),
+        app_version: known.app_version.clone(),
+        oci_digest: known.oci_digest.clone(),
+    }
+}
+
+/// An operation ended, or is about to take its record along.
+///
+/// # Errors
+/// A record has no digest.
+pub fn ended(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    revisions: &Revisions,
+    record: &Record,
+    journal: &Journal,
+) -> Result<Report, DigestError> {
+    let mut next = status.clone();
+    let error = operation::error(journal, record);
+    remember(&mut next, revisions, record, journal, desired)?;
+    let known = latest(&next.history).cloned();
+    let known = match known.filter(|it| it.targets(record)) {
+        Some(known) => known,
+        None => Snapshot::of(record, None, &journal.oci_digest)?,
+    };
+    let counts = journal.failure.as_ref().is_none_or(|failure| failure.counts);
+    if error.is_some() && counts {
+        next.failures = journal.failures;
+    }
+    let is_held_back = |failure| operation::is_held_back(failure, journal, record);
+    let held_back = journal.failure.as_ref().is_some_and(is_held_back);
+    let ended = End { desired, known: &known, error: error.as_deref(), counts, held_back, journal };
+    let (reason, text) = match journal.action {
+        Action::Install | Action::Upgrade => ended.release(&mut next),
+        Action::Test => ended.test(&mut next),
+        Action::Rollback => ended.rollback(&mut next, revisions)?,
+        Action::Uninstall | Action::UninstallRemediation => ended.removal(&mut next),
+    };
+    // What was asked for meanwhile has still to be done.
+    observe_with(desired, journal.force.as_ref(), &mut next);
+    let warning = error.is_some() && counts;
+    let event = match (journal.action, warning) {
+        (Action::Install | Action::Upgrade, true) => desired_event(desired, reason, text),
+        _ => snapshot_event(&known, warning, reason, text),
+    };
+    Ok(Report { events: vec![event], ended: Some(journal.action), ..Report::of(next) })
+}
+
+/// Whether the status tells how an operation ended that is over.
+///
+/// A successful installation or upgrade is in the history by its revision. If another client has changed its record since,
+/// there is nothing left to report. A failure was counted and must not be counted again, so only the journal says whether a
+/// failure was reported.
+pub fn is_reported(status: &ReleaseStatus, record: &Record, journal: &Journal) -> bool {
+    let went_well = journal.action.is_release() && journal.failure.is_none();
+    let is_changed = record.info.status != Life::Deployed;
+    let is_known = || status.history.iter().any(|known| known.tells_of(record));
+    journal.accounted || went_well && (is_changed || is_known())
+}
+
+/// Puts what is stored into the history.
+fn remember(
+    next: &mut ReleaseStatus,
+    revisions: &Revisions,
+    record: &Record,
+    journal: &Journal,
+    desired: &ReleaseDesiredState,
+) -> Result<(), DigestError> {
+    let action = match journal.action {
+        Action::Install => Some(SnapshotAction::Install),
+        Action::Upgrade => Some(SnapshotAction::Upgrade),
+        Action::Rollback => Some(SnapshotAction::Rollback),
+        Action::Uninstall => Some(SnapshotAction::Uninstall),
+        Action::UninstallRemediation => Some(SnapshotAction::UninstallRemediation),
+        Action::Test => None,
+    };
+    // Revisions that this operation superseded.
+    for known in &mut next.history {
+        let revision = revisions.get(known.version).map(|it| Arc::clone(&it.record));
+        let Some(other) = revision.filter(|it| known.targets(it) && it.version != record.version)
+        else {
+            continue;
+        };
+        if known.status != Life::Superseded.as_str() && other.info.status == Life::Superseded {
+            let tests = known.test_hooks.take();
+            *known = Snapshot::of(&other, known.action, &known.oci_digest.clone())?;
+            known.test_hooks = tests;
+        }
+    }
+    let place = next.history.iter().position(|known| known.targets(record));
+    let before = place.map(|place| next.history.remove(place));
+    let oci_digest = match (&before, journal.action.is_release()) {
+        (Some(before), false) => before.oci_digest.clone(),
+        _ => journal.oci_digest.clone(),
+    };
+    let action = action.or_else(|| before.as_ref().and_then(|it| it.action));
+    let mut snapshot = Snapshot::of(record, action, &oci_digest)?;
+    snapshot.test_hooks = before.and_then(|it| it.test_hooks);
+    if journal.action == Action::Test {
+        snapshot.test_hooks = Some(test_hooks(record, &desired.test.filters));
+    }
+    next.history.push(snapshot);
+    snapshot::sort(&mut next.history);
+    Ok(())
+}
+
+/// How an operation ended, for the conditions.
+struct End<'e> {
+    desired: &'e ReleaseDesiredState,
+    known: &'e Snapshot,
+    error: Option<&'e str>,
+    counts: bool,
+    /// Whether it failed because of a lifecycle.
+    held_back: bool,
+    journal: &'e Journal,
+}
+
+impl End<'_> {
+    fn release(&self, next: &mut ReleaseStatus) -> (Reason, String) {
+        let desired = self.desired;
+        let action = self.journal.action;
+        let is_install = action == Action::Install;
+        next.last_attempted_action = Some(action);
+        next.last_attempted_duration = self
+            .journal
+            .ended
+            .and_then(|ended| Duration::try_from(ended.duration_since(self.journal.started)).ok());
+        let Some(error) = self.error else {
+            let release = self.known.full_name();
+            let chart = self.known.versioned_chart();
+            let what = action.as_str();
+            let text = format!("Helm {what} succeeded for release {release} with chart {chart}");
+            let reason = match is_install {
+                true => status::INSTALL_SUCCEEDED,
+                false => status::UPGRADE_SUCCEEDED,
+            };
+            next.released = said(desired, Truth::True, reason, text.clone());
+            if desired.test.enable && !self.known.is_tested() {
+                let text = format!("Helm release {release} with chart {chart} is awaiting tests");
+                next.tested = said(desired, Truth::Unknown, status::AWAITING_TESTS, text);
+            }
+            let strategy = match is_install {
+                true => desired.install.strategy,
+                false => desired.upgrade.strategy,
+            };
+            if strategy.retry().is_some() {
+                next.clear_failures();
+            }
+            return (reason, text);
+        };
+        let name = &self.known.chart_name;
+        let version = &self.known.chart_version;
+        let text = failed_text(desired, action, name, version, error);
+        let reason = match is_install {
+            _ if self.held_back => status::LIFECYCLE_FAILED,
+            true => status::INSTALL_FAILED,
+            false => status::UPGRADE_FAILED,
+        };
+        next.released = said(desired, Truth::False, reason, text.clone());
+        if self.counts {
+            let counter = match is_install {
+                true => &mut next.install_failures,
+                false => &mut next.upgrade_failures,
+            };
+            *counter = self.journal.attempt;
+        }
+        (reason, text)
+    }
+
+    fn test(&self, next: &mut ReleaseStatus) -> (Reason, String) {
+        let desired = self.desired;
+        let release = self.known.full_name();
+        let chart = self.known.versioned_chart();
+        let Some(error) = self.error else {
+            let count = self.known.test_hooks.as_ref().map_or(0, std::collections::BTreeMap::len);
+            let hooks = match count {
+                0 => "no test hooks".to_owned(),
+                1 => "1 test hook completed successfully".to_owned(),
+                count => format!("{count} test hooks completed successfully"),
+            };
+            let text =
+                format!("Helm test succeeded for release {release} with chart {chart}: {hooks}");
+            next.tested = said(desired, Truth::True, status::TEST_SUCCEEDED, text.clone());
+            return (status::TEST_SUCCEEDED, text);
+        };
+        let error = error.trim();
+        if self.held_back {
+            return self.not_promoted(next, error);
+        }
+        let text = format!("Helm test failed for release {release} with chart {chart}: {error}");
+        next.tested = said(desired, Truth::False, status::TEST_FAILED, text.clone());
+        let active = desired.active(next).filter(|it| !it.ignores_tests(&desired.test));
+        if let Some(active) = active.filter(|_| self.counts && self.known.is_tested()) {
+            let counter = match active.is_upgrade {
+                true => &mut next.upgrade_failures,
+                false => &mut next.install_failures,
+            };
+            *counter = self.journal.attempt;
+        }
+        (status::TEST_FAILED, text)
+    }
+
+    /// A lifecycle did not let a release be promoted that was tested. That is a failure of the release, also where failures of
+    /// tests are ignored.
+    fn not_promoted(&self, next: &mut ReleaseStatus, error: &str) -> (Reason, String) {
+        let desired = self.desired;
+        let release = self.known.full_name();
+        let chart = self.known.versioned_chart();
+        let text = format!("Promotion failed for release {release} with chart {chart}: {error}");
+        let reason = status::LIFECYCLE_FAILED;
+        (next.tested, next.released) = (None, said(desired, Truth::False, reason, text.clone()));
+        let is_upgrade = desired.active(next).is_some_and(|active| active.is_upgrade);
+        let counter = match is_upgrade {
+            true => &mut next.upgrade_failures,
+            false => &mut next.install_failures,
+        };
+        *counter = self.journal.attempt;
+        (reason, text)
+    }
+
+    fn rollback(
+        &self,
+        next: &mut ReleaseStatus,
+        revisions: &Revisions,
+    ) -> Result<(Reason, String), DigestError> {
+        // Flux names the revision that is rolled back to.
+        let version = self.journal.target.unwrap_or_default();
+        let known = next.history.iter().find(|it| it.version == version).cloned();
+        let target = match (known, revisions.get(version)) {
+            (Some(known), _) => known,
+            (None, Some(revision)) => Snapshot::of(&revision.record, None, "")?,
+            (None, None) => self.known.clone(),
+        };
+        let release = target.full_name();
+        let chart = target.versioned_chart();
+        let what = format!("Helm rollback to previous release {release} with chart {chart}");
+        let (truth, reason, text) = match self.error {
+            None => (Truth::True, status::ROLLBACK_SUCCEEDED, format!("{what} succeeded")),
+            Some(error) => {
+                let text = format!("{what} failed: {}", error.trim());
+                (Truth::False, status::ROLLBACK_FAILED, text)
+            }
+        };
+        next.remediated = said(self.desired, truth, reason, text.clone());
+        Ok((reason, text))
+    }
+
+    fn removal(&self, next: &mut ReleaseStatus) -> (Reason, String) {
+        let release = self.known.full_name();
+        let chart = self.known.versioned_chart();
+        let is_remediation = self.journal.action == Action::UninstallRemediation;
+        let error = self.error.map(str::trim);
+        let text = match (is_remediation, error) {
+            (false, None) => {
+                format!("Helm uninstall succeeded for release {release} with chart {chart}")
+            }
+            (false, Some(error)) => {
+                format!("Helm uninstall failed for release {release} with chart {chart}: {error}")
+            }
+            (true, None) => {
+                format!(
+                    "Helm uninstall remediation for release {release} with chart {chart} succeeded"
+                )
+            }
+            (true, Some(error)) => format!(
+                "Helm uninstall remediation for release {release} with chart {chart} failed: {error}"
+            ),
+        };
+        let reason = match error {
+            None => status::UNINSTALL_SUCCEEDED,
+            Some(_) => status::UNINSTALL_FAILED,
+        };
+        if is_remediation {
+            let truth = if error.is_none() { Truth::True } else { Truth::False };
+            next.remediated = said(self.desired, truth, reason, text.clone());
+        } else {
+            next.released = said(self.desired, Truth::False, reason, text.clone());
+        }
+        (reason, text)
+    }
+}
+
+/// Somebody's unfinished operation is ended: the status and what the record says.
+///
+/// # Errors
+/// The record has no digest.
+pub fn unlocked(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    record: &Record,
+    life: &Life,
+) -> Result<(Report, String), DigestError> {
+    let description = format!("Release unlocked from stale '{life}' state");
+    let mut after = record.clone();
+    after.apply(&RecordChange::Status {
+        status: Life::Failed,
+        description: Some(description.clone()),
+        deleted: None,
+    });
+    let mut next = status.clone();
+    let before = next.history.iter().find(|known| known.targets(record)).cloned();
+    let oci_digest = before.as_ref().map_or("", |before| before.oci_digest.as_str());
+    let known = Snapshot::of(&after, before.as_ref().and_then(|it| it.action), oci_digest)?;
+    if let Some(place) = next.history.iter_mut().find(|known| known.targets(record)) {
+        *place = known.clone();
+    }
+    let release = known.full_name();
+    let chart = known.versioned_chart();
+    let text = format!("Unlocked Helm release {release} with chart {chart} in {life} state");
+    let reason = status::PENDING_RELEASE;
+    next.released = said(desired, Truth::False, reason, text.clone());
+    observe(desired, &mut next);
+    let events = vec![snapshot_event(&known, false, reason, text)];
+    Ok((Report { events, ..Report::of(next) }, description))
+}
+
+/// A release that somebody else made is as desired, so it is taken over as it is.
+///
+/// Differs(flux): there every release that is found is upgraded first.
+///
+/// # Errors
+/// The record has no digest.
+pub(crate) fn adopted(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    record: &Record,
+) -> Result<Report, DigestError> {
+    let mut next = status.clone();
+    let known = Snapshot::of(record, None, "")?;
+    let release = known.full_name();
+    let chart = known.versioned_chart();
+    let text = format!("Adopted release {release} with chart {chart}, which is up to date");
+    let reason = status::INSTALL_SUCCEEDED;
+    next.released = said(desired, Truth::True, reason, text.clone());
+    (next.remediated, next.tested) = (None, None);
+    next.history = vec![known.clone()];
+    observe(desired, &mut next);
+    let events = vec![snapshot_event(&known, false, reason, text)];
+    Ok(Report { events, ..Report::of(next) })
+}
+
+/// Drift was found.
+pub fn drifted(desired: &ReleaseDesiredState, status: &ReleaseStatus, found: &str) -> Report {
+    let mut next = status.clone();
+    let Some(known) = latest(&status.history) else { return Report::of(next) };
+    let release = known.full_name();
+    let text =
+        format!("Cluster state of release {release} has drifted from the desired state:\n{found}");
+    let is_reported = status
+        .drifted
+        .as_ref()
+        .is_some_and(|said| said.reason == status::DRIFT_DETECTED && said.text == text);
+    let reason = status::DRIFT_DETECTED;
+    let event = snapshot_event(known, true, reason, text.clone());
+    next.drifted = said(desired, Truth::True, reason, text);
+    let events = if is_reported { Vec::new() } else { vec![event] };
+    Report { events, ..Report::of(next) }
+}
+
+/// What is said where drift was not corrected, or not all of it.
+pub(crate) fn correction_failed(status: &ReleaseStatus, faults: &str) -> String {
+    let release = latest(&status.history).map(Snapshot::full_name).unwrap_or_default();
+    format!("Failed to correct cluster state of release {release}:\n{faults}")
+}
+
+/// Nothing is to be done: the status that says so.
+pub fn settled(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    is_in_sync: bool,
+) -> ReleaseStatus {
+    let mut next = status.clone();
+    if is_in_sync {
+        confirm_in_sync(desired, &mut next);
+    }
+    observe(desired, &mut next);
+    next
+}
+
+fn confirm_in_sync(desired: &ReleaseDesiredState, next: &mut ReleaseStatus) {
+    let active = desired.active(next);
+    if active.is_some_and(|it| it.retry.is_some()) {
+        truncate_to_newest(&mut next.history);
+    } else {
+        let ignores =
+            active.map_or(desired.test.ignore_failures, |it| it.ignores_tests(&desired.test));
+        truncate(&mut next.history, ignores);
+    }
+    confirm(next, desired);
+    let known = latest(&next.history).cloned();
+    // What was told of a failure is no longer so: somebody else made it well.
+    if let (Some(known), Some(before)) = (known, &next.released) {
+        let release = known.full_name();
+        let chart = known.versioned_chart();
+        let recovery = match before.reason {
+            status::INSTALL_FAILED => Some((status::INSTALL_SUCCEEDED, "install")),
+            status::UPGRADE_FAILED => Some((status::UPGRADE_SUCCEEDED, "upgrade")),
+            status::LIFECYCLE_FAILED if active.is_some_and(|it| it.is_upgrade) => {
+                Some((status::UPGRADE_SUCCEEDED, "upgrade"))
+            }
+            status::LIFECYCLE_FAILED => Some((status::INSTALL_SUCCEEDED, "install")),
+            _ => None,
+        };
+        if let Some((reason, what)) = recovery {
+            let text = format!("Helm {what} succeeded for release {release} with chart {chart}");
+            next.released = said(desired, Truth::True, reason, text);
+        }
+    }
+    if desired.drift != DriftMode::Disabled {
+        let text = "No drift detected against the cluster state".to_owned();
+        let generation = desired.generation;
+        let reason = status::NO_DRIFT_DETECTED;
+        next.drifted = Some(ReleaseCondition { status: Truth::False, reason, text, generation });
+    }
+}
+
+/// The release that was to be removed is not the one that is there, which stays: nothing is known any more.
+pub fn left(status: &ReleaseStatus, there: &Record, known: &Snapshot) -> Report {
+    let text = format!(
+        "Release {} is not uninstalled: it is not the release {} that was installed here; if the kubeconfig names another \
+         cluster by now, that one is left in the former",
+        there.full_name(),
+        known.full_name()
+    );
+    let events = vec![snapshot_event(known, true, status::UNINSTALL_FAILED, text)];
+    Report { events, ..Report::of(forgotten(status)) }
+}
+
+/// The release of another target is gone: nothing is known any more.
+pub fn forgotten(status: &ReleaseStatus) -> ReleaseStatus {
+    let mut next = status.clone();
+    next.history.clear();
+    next.clear_failures();
+    next.storage_namespace.clear();
+    next
+}

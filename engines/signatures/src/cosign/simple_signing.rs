@@ -1,0 +1,94 @@
+//! The older format: layers under the tag `sha256-….sig`, whose annotations have the signatures.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::bundle::decoded;
+use crate::key::Key;
+use crate::referrers::{Descriptor, Search};
+use crate::sigstore::simple_signing::{RekorBundle, verify_keyless};
+use crate::sigstore::{Identities, TrustedRoot};
+
+const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+const BUNDLE: &str = "dev.sigstore.cosign/bundle";
+const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
+
+/// A signature with what it signs.
+pub(super) struct Signature<'a> {
+    subject: &'a str,
+    payload: &'a [u8],
+    signature: Vec<u8>,
+    /// What Rekor said of it.
+    logged: Option<RekorBundle>,
+    annotations: &'a BTreeMap<String, String>,
+}
+
+impl<'a> Signature<'a> {
+    /// Reads a layer.
+    pub(super) fn of(search: &'a Search, layer: &'a Descriptor) -> Result<Self, String> {
+        let annotations = &layer.annotations;
+        let digest = &layer.digest;
+        let Some(signature) = annotations.get(SIGNATURE) else {
+            return Err(format!("signature layer {digest} is missing \"{SIGNATURE}\" annotation"));
+        };
+        let logged =
+            annotations.get(BUNDLE).map(|text| RekorBundle::parse(text.as_str())).transpose();
+        let logged = logged.map_err(|why| format!("unmarshaling bundle: {why}"))?;
+        let signature = decoded(signature)
+            .ok_or_else(|| format!("the signature of layer {digest} is not base64"))?;
+        let payload = search
+            .blob(layer)
+            .ok_or_else(|| format!("the payload {digest} is missing or too large"))?;
+        Ok(Self { subject: search.subject(), payload, signature, logged, annotations })
+    }
+
+    /// Whether a key signed this image.
+    pub(super) fn verify_by(&self, key: &Key) -> Result<(), String> {
+        key.verify_sigstore(self.payload, &self.signature).map_err(|wrong| wrong.to_string())?;
+        self.is_about_image()
+    }
+
+    /// Whether somebody with an identity signed this image; gives the identity.
+    pub(super) fn verify_keyless(
+        &self,
+        root: &TrustedRoot,
+        identities: &Identities,
+    ) -> Result<String, String> {
+        let certificate = self.annotations.get(CERTIFICATE).map(String::as_str).unwrap_or_default();
+        let logged = self.logged.as_ref();
+        let by =
+            verify_keyless(certificate, logged, self.payload, &self.signature, root, identities)?;
+        self.is_about_image()?;
+        Ok(by)
+    }
+
+    /// Differs(flux): the payload is compared with the image, as `cosign verify` does; else who can push could have
+    /// another image's signature count.
+    fn is_about_image(&self) -> Result<(), String> {
+        let payload: Payload = serde_json::from_slice(self.payload)
+            .map_err(|_| "the signed payload is not a claim about an image".to_owned())?;
+        let digest = payload.critical.image.digest;
+        if digest == self.subject {
+            return Ok(());
+        }
+        let shown: String = digest.chars().filter(|c| !c.is_control()).take(80).collect();
+        Err(format!("invalid or missing digest in claim: {shown}"))
+    }
+}
+
+#[derive(Deserialize)]
+struct Payload {
+    critical: Critical,
+}
+
+#[derive(Deserialize)]
+struct Critical {
+    image: Image,
+}
+
+#[derive(Deserialize)]
+struct Image {
+    #[serde(rename = "docker-manifest-digest")]
+    digest: String,
+}

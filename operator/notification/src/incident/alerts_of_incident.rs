@@ -1,0 +1,204 @@
+//! Which Alerts name the objects of an incident, and which of them find a place in its status.
+//!
+//! Elsewhere: what an Alert makes of an event by its patterns and labels (`delivery`), what is due (`notifier`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::core::ResourceExt as _;
+use objects::ObjectId;
+
+use crate::delivery::incidents::Subscriber;
+
+/// How many objects of an incident are offered to the patterns and labels of an Alert.
+const MAX_MATCHED_OBJECTS: usize = 8;
+
+/// How many Alerts an incident is sent for at most.
+pub(super) const MAX_ALERTS_PER_INCIDENT: usize = 64;
+
+/// The Alerts that name objects of a kind in a namespace, by their place in the list.
+#[derive(Debug, Default)]
+struct NamingAlerts {
+    every: Vec<usize>,
+    one: BTreeMap<String, Vec<usize>>,
+}
+
+/// The Alerts by what they name.
+#[derive(Debug, Default)]
+pub(super) struct Audience(BTreeMap<(String, String), NamingAlerts>);
+
+impl Audience {
+    /// Of Alerts that have incidents. Where Alerts are `confined`, they name objects of their own namespace only.
+    pub(super) fn new(subscribers: &[Subscriber], confined: bool) -> Self {
+        let mut named: BTreeMap<(String, String), NamingAlerts> = BTreeMap::new();
+        for (at, Subscriber { alert, more, .. }) in subscribers.iter().enumerate() {
+            let own = alert.namespace().unwrap_or_default();
+            let sources = alert.spec.event_sources.iter().map(|it| {
+                (it.kind.to_string(), it.namespace.clone().unwrap_or_default(), it.name.clone())
+            });
+            let more =
+                more.iter().map(|it| (it.kind.clone(), it.namespace.clone(), it.name.clone()));
+            for (kind, namespace, name) in sources.chain(more) {
+                let namespace = if namespace.is_empty() { own.clone() } else { namespace };
+                if confined && namespace != own {
+                    continue;
+                }
+                let of = named.entry((kind, namespace)).or_default();
+                let all = match name.as_str() {
+                    "*" => &mut of.every,
+                    _ => of.one.entry(name).or_default(),
+                };
+                if all.last() != Some(&at) {
+                    all.push(at);
+                }
+            }
+        }
+        Self(named)
+    }
+
+    /// The Alerts that name some of the objects, by their place in the list, each with the first of these.
+    pub(super) fn of<'o>(
+        &self,
+        objects: impl Iterator<Item = &'o ObjectId>,
+    ) -> BTreeMap<usize, BTreeSet<usize>> {
+        let mut offered: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        let mut offer = |alert: usize, object: usize| {
+            let objects = offered.entry(alert).or_default();
+            if objects.len() < MAX_MATCHED_OBJECTS {
+                objects.insert(object);
+            }
+        };
+        // How many objects of a kind and namespace those were offered that name all of them.
+        let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for (at, object) in objects.enumerate() {
+            let key = (object.kind.clone(), object.namespace.clone());
+            let Some(named) = self.0.get(&key) else { continue };
+            named.one.get(&object.name).into_iter().flatten().for_each(|alert| offer(*alert, at));
+            let count = counts.entry((&object.kind, &object.namespace)).or_default();
+            *count += 1;
+            if *count <= MAX_MATCHED_OBJECTS {
+                named.every.iter().for_each(|alert| offer(*alert, at));
+            }
+        }
+        offered
+    }
+}
+
+/// An Alert that has something about an incident due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Candidate<T> {
+    /// The namespace of the Alert.
+    pub(super) namespace: String,
+    /// Whether the status has an entry of it.
+    pub(super) is_known: bool,
+    pub(super) due: T,
+}
+
+/// Those that an incident is sent for, and those that find no place in its status.
+#[derive(Debug)]
+pub(super) struct Places<T> {
+    pub(super) placed: Vec<T>,
+    pub(super) without: Vec<T>,
+}
+
+/// Gives candidates the places of a status, of which some are `taken`: those of the namespace of the incident come first, then
+/// the other namespaces in turn.
+pub(super) fn places<T>(own: &str, candidates: Vec<Candidate<T>>, taken: usize) -> Places<T> {
+    let mut places = Places { placed: Vec::new(), without: Vec::new() };
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut turns: BTreeMap<(usize, String), Vec<T>> = BTreeMap::new();
+    for Candidate { namespace, is_known, due } in candidates {
+        if is_known {
+            places.placed.push(due);
+            continue;
+        }
+        let count = counts.entry(namespace.clone()).or_default();
+        let turn = if namespace == own { 0 } else { *count + 1 };
+        *count += 1;
+        turns.entry((turn, namespace)).or_default().push(due);
+    }
+    let left = MAX_ALERTS_PER_INCIDENT.saturating_sub(taken);
+    let mut others: Vec<T> = turns.into_values().flatten().collect();
+    places.without = others.split_off(left.min(others.len()));
+    places.placed.extend(others);
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crds::notification::Alert;
+    use serde_json::json;
+
+    use super::*;
+
+    fn subscriber_of(namespace: &str, source: &serde_json::Value) -> Subscriber {
+        let alert: Alert = serde_json::from_value(json!({
+            "metadata": {"name": "a", "namespace": namespace},
+            "spec": {"providerRef": {"name": "p"}, "eventSources": [source]},
+        }))
+        .unwrap();
+        Subscriber {
+            alert: Arc::new(alert),
+            after: std::time::Duration::ZERO,
+            reminder: None,
+            more: Vec::new(),
+        }
+    }
+
+    fn ids(names: &[&str]) -> Vec<ObjectId> {
+        names.iter().map(|name| ObjectId::new("apps", name, "g.io", "Kustomization")).collect()
+    }
+
+    #[test]
+    fn an_alert_is_offered_the_first_objects_that_it_names() {
+        let all = json!({"kind": "Kustomization", "name": "*"});
+        let far = json!({"kind": "Kustomization", "name": "*", "namespace": "apps"});
+        let one = json!({"kind": "Kustomization", "name": "k9"});
+        let other = json!({"kind": "GitRepository", "name": "*"});
+        let subscribers = [("apps", &all), ("platform", &far), ("apps", &one), ("apps", &other)];
+        let subscribers: Vec<_> =
+            subscribers.iter().map(|(namespace, it)| subscriber_of(namespace, it)).collect();
+        let names: Vec<String> = (0..20).map(|at| format!("k{at}")).collect();
+        let ids = ids(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let of = |confined| Audience::new(&subscribers, confined).of(ids.iter());
+        let found = of(false);
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(found[&0], (0..MAX_MATCHED_OBJECTS).collect());
+        assert_eq!(found[&2], BTreeSet::from([9]));
+        assert_eq!(of(true).keys().copied().collect::<Vec<_>>(), [0, 2]);
+    }
+
+    fn candidates(namespace: &str, count: usize) -> Vec<Candidate<(String, usize)>> {
+        let of = |at| Candidate {
+            namespace: namespace.to_owned(),
+            is_known: false,
+            due: (namespace.to_owned(), at),
+        };
+        (0..count).map(of).collect()
+    }
+
+    #[test]
+    fn many_alerts_of_one_namespace_leave_places_to_the_others() {
+        let mut all = candidates("loud", 640);
+        all.extend(candidates("apps", 3));
+        all.extend(candidates("zzz", 2));
+        let Places { placed, without } = places("apps", all, 0);
+        let count = |name: &str| placed.iter().filter(|(namespace, _)| namespace == name).count();
+        assert_eq!(
+            (count("apps"), count("loud"), count("zzz")),
+            (3, MAX_ALERTS_PER_INCIDENT - 5, 2)
+        );
+        assert_eq!(placed.len() + without.len(), 645);
+        assert_eq!(placed[0].0, "apps");
+    }
+
+    #[test]
+    fn what_an_incident_was_sent_for_needs_no_further_place() {
+        let mut all = candidates("apps", 1);
+        all[0].is_known = true;
+        all.extend(candidates("c", 1));
+        let Places { placed, without } = places("apps", all, MAX_ALERTS_PER_INCIDENT);
+        assert_eq!((placed, without), (vec![("apps".to_owned(), 0)], vec![("c".to_owned(), 0)]));
+    }
+}

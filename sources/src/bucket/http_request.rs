@@ -1,0 +1,159 @@
+//! Requests of protocols that are plain HTTP: sent by the client of all sources, tried again, read within limits.
+//!
+//! Elsewhere: what is asked and what answers mean (`google`, `azure`), what no protocol needs words of its own for
+//! (`request_context`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, future};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::{Method, Request, Response, StatusCode};
+use url::Url;
+
+use super::request_context::BucketRequestContext;
+use super::{Error, Server};
+use crate::http::budget::SendError;
+use crate::http::{self, Budgets};
+
+/// How often something is asked that a server was too busy for, and how long to wait before the second time.
+const MAX_REQUEST_ATTEMPTS: u32 = 3;
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+
+/// The largest answer that is no object: a listing of a thousand keys has a megabyte.
+const LARGEST_ANSWER: usize = 16 << 20;
+
+/// What of an error is read.
+const LARGEST_ERROR: usize = 64 << 10;
+
+/// What stands for itself in a path, beside letters and digits.
+const SEGMENT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const PATH: AsciiSet = SEGMENT.remove(b'/');
+
+/// Text as one segment of a path.
+pub(crate) fn segment(text: &str) -> String {
+    utf8_percent_encode(text, &SEGMENT).to_string()
+}
+
+/// Text as segments of a path, by its slashes.
+pub(crate) fn path(text: &str) -> String {
+    utf8_percent_encode(text, &PATH).to_string()
+}
+
+/// Whether a URL would not lead to a name: such parts are taken for folders, whoever wrote them.
+pub(crate) fn is_relative(name: &str) -> bool {
+    name.is_empty() || name.split('/').any(|part| part == "." || part == "..")
+}
+
+/// The HTTP of one server.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    client: reqwest::Client,
+    budgets: Arc<Budgets>,
+    base: String,
+}
+
+impl Exchange {
+    pub(super) fn new(server: &Server, budgets: &Arc<Budgets>) -> Result<Self, Error> {
+        let client = http::client_undecoded(&server.tls, server.proxy.as_ref(), budgets.egress())?;
+        Ok(Self { client, budgets: budgets.clone(), base: server.endpoint.url(None) })
+    }
+
+    /// A URL of the server; the path is encoded already.
+    pub(super) fn url(&self, asked: &BucketRequestContext<'_>, path: &str) -> Result<Url, Error> {
+        let url = Url::parse(&format!("{}{path}", self.base));
+        url.map_err(|error| asked.unreachable(error.to_string()))
+    }
+
+    /// Sends a request without a body until it is answered with something that does not pass by itself.
+    pub(super) async fn send(
+        &self,
+        asked: &BucketRequestContext<'_>,
+        method: Method,
+        url: Url,
+        headers: reqwest::header::HeaderMap,
+    ) -> Result<Response, Error> {
+        let admitted = self.budgets.egress().admits(&url);
+        admitted.map_err(|refused| asked.unreachable(refused.to_string()))?;
+        let mut wait = FIRST_WAIT;
+        for attempt in 1..=MAX_REQUEST_ATTEMPTS {
+            let mut request = Request::new(method.clone(), url.clone());
+            *request.headers_mut() = headers.clone();
+            let is_last = attempt == MAX_REQUEST_ATTEMPTS;
+            match self.budgets.execute(&self.client, request).await {
+                Ok(answer) if is_last || !passes(answer.status()) => return Ok(answer),
+                Err(error) if is_last || !may_pass(&error) => return Err(asked.unanswered(error)),
+                Ok(_) | Err(_) => {}
+            }
+            tokio::time::sleep(wait).await;
+            wait *= 2;
+        }
+        Err(asked.unreachable("it was aborted".to_owned()))
+    }
+
+    /// The text of an answer.
+    pub(super) async fn whole(
+        asked: &BucketRequestContext<'_>,
+        answer: Response,
+    ) -> Result<Vec<u8>, Error> {
+        let mut whole = Vec::new();
+        let mut body = Self::body(asked, answer);
+        while let Some(chunk) = body.next().await.transpose()? {
+            if whole.len() + chunk.len() > LARGEST_ANSWER {
+                return Err(asked.unreadable(format!("it is larger than {LARGEST_ANSWER} bytes")));
+            }
+            whole.extend_from_slice(&chunk);
+        }
+        Ok(whole)
+    }
+
+    /// The beginning of an answer that is an error; what cannot be read of it is left out.
+    pub(super) async fn error(answer: Response) -> Vec<u8> {
+        let mut read = Vec::new();
+        let mut body = answer.bytes_stream();
+        while let Some(Ok(chunk)) = body.next().await {
+            let left = LARGEST_ERROR - read.len();
+            read.extend(chunk.iter().take(left));
+            if chunk.len() >= left {
+                break;
+            }
+        }
+        read
+    }
+
+    /// The bytes of an answer, which end with the first error.
+    pub(super) fn body(
+        asked: &BucketRequestContext<'_>,
+        answer: Response,
+    ) -> BoxStream<'static, Result<Bytes, Error>> {
+        let action = asked.action.clone();
+        let endpoint = asked.endpoint();
+        let body = answer.bytes_stream().map(move |chunk| {
+            chunk.map_err(|error| Error::Unreadable {
+                action: action.clone(),
+                endpoint: endpoint.clone(),
+                why: http::root_cause(&error.without_url()),
+            })
+        });
+        let body = body.scan(false, |has_failed, chunk| {
+            let is_over = std::mem::replace(has_failed, chunk.is_err());
+            future::ready((!is_over).then_some(chunk))
+        });
+        body.boxed()
+    }
+}
+
+/// Whether an answer is another one soon.
+fn passes(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 408 | 429 | 500 | 502 | 503 | 504)
+}
+
+/// Whether an answer may come soon.
+fn may_pass(error: &SendError) -> bool {
+    match error {
+        SendError::Busy(_) => false,
+        SendError::Transport(error) => !http::is_distrust(error) && !error.is_timeout(),
+    }
+}

@@ -1,0 +1,267 @@
+//! One request and its answer, read as gix reads: lines of headers, then a body, both when they are first wanted.
+
+use std::io::{self, BufRead, Read, Write};
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reqwest::{RequestBuilder, Response, StatusCode};
+
+use super::{Error, Wire};
+use crate::git::wire::HttpAnswer;
+use crate::http;
+
+/// What we ask for is a few lines; more would mean that something runs away.
+const LARGEST_REQUEST: usize = 16 << 20;
+/// How much of an answer that nobody wants any more is read to keep its connection, and for how long.
+const LARGEST_REST: usize = 64 << 10;
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// Sends a request, and once more if its connection was closed under it.
+///
+/// A kept connection may be closed by the server at the moment in which it is used again. Every request here only
+/// asks, so it may be repeated.
+pub(super) fn send(wire: &Wire, request: RequestBuilder) -> io::Result<Response> {
+    let again = request.try_clone();
+    let answer = match (wire.send(request)?, again) {
+        (HttpAnswer::Failed(error), Some(again)) if was_closed(&error) => wire.send(again)?,
+        (answer, _) => answer,
+    };
+    match answer {
+        HttpAnswer::Response(response) => Ok(response),
+        HttpAnswer::Failed(error) => Err(broken(wire, error)),
+    }
+}
+
+/// Whether the other side closed the connection before it answered anything.
+fn was_closed(error: &reqwest::Error) -> bool {
+    let cause = http::root_cause(error);
+    error.is_request()
+        && !error.is_connect()
+        && (cause.contains("connection closed before message completed")
+            || cause.contains("Connection reset by peer")
+            || cause.contains("Broken pipe"))
+}
+
+fn broken(wire: &Wire, error: reqwest::Error) -> io::Error {
+    let error = error.without_url();
+    let host = wire.host();
+    let cause = wire.quote(&http::root_cause(&error));
+    wire.fail(match wire.proxy() {
+        _ if http::is_distrust(&error) => Error::Untrusted { host, cause },
+        Some(proxy) if http::is_refusal_of_proxy(&cause) => Error::ProxyRefused { proxy, cause },
+        Some(proxy) => {
+            Error::Unreachable { host: format!("{host} through the proxy {proxy}"), cause }
+        }
+        None => Error::Unreachable { host, cause },
+    })
+}
+
+/// Lets an answer pass that is one.
+pub(super) fn accepted(wire: &Wire, answer: Response) -> io::Result<Response> {
+    let status = answer.status();
+    let remote = wire.remote();
+    if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        wire.check_host().map_err(|busy| wire.fail(busy))?;
+    }
+    let cause = format!("HTTP status {status}");
+    Err(wire.fail(match status {
+        StatusCode::OK => return Ok(answer),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            Error::AuthenticationFailed { remote, cause }
+        }
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED => match wire.proxy() {
+            Some(proxy) => Error::ProxyRefused { proxy, cause },
+            None => Error::AuthenticationFailed { remote, cause },
+        },
+        StatusCode::NOT_FOUND | StatusCode::GONE => Error::RepositoryNotFound { remote },
+        StatusCode::TOO_MANY_REQUESTS => Error::Unavailable { remote, cause },
+        status if status.is_server_error() => Error::Unavailable { remote, cause },
+        _ => Error::Refused { remote, message: cause },
+    }))
+}
+
+/// One request and its answer. What is written is gathered and sent when the answer is first read.
+#[derive(Clone)]
+pub(super) struct Exchange {
+    wire: Wire,
+    flight: Arc<Mutex<Flight>>,
+}
+
+pub(super) enum Flight {
+    Prepared { request: Box<RequestBuilder>, body: Vec<u8> },
+    Answered(Response),
+    Over,
+}
+
+impl Exchange {
+    pub(super) fn new(wire: &Wire, flight: Flight) -> Self {
+        Self { wire: wire.clone(), flight: Arc::new(Mutex::new(flight)) }
+    }
+
+    /// Does something with the answer, after the request was sent.
+    fn with_answer<T>(
+        &self,
+        act: impl FnOnce(&Wire, &mut Response) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut flight = self.flight.lock();
+        let mut answer = match mem::replace(&mut *flight, Flight::Over) {
+            Flight::Prepared { request, body } => {
+                accepted(&self.wire, send(&self.wire, request.body(body))?)?
+            }
+            Flight::Answered(answer) => answer,
+            Flight::Over => return Err(io::ErrorKind::BrokenPipe.into()),
+        };
+        let done = act(&self.wire, &mut answer)?;
+        *flight = Flight::Answered(answer);
+        Ok(done)
+    }
+
+    /// Reads what is left of an answer, if it is little: only then can its connection be used again.
+    fn read_out(&self) {
+        let mut flight = self.flight.lock();
+        let Flight::Answered(mut answer) = mem::replace(&mut *flight, Flight::Over) else { return };
+        if self.wire.check().is_err() {
+            return;
+        }
+        let rest = async {
+            let mut left = LARGEST_REST;
+            while let Ok(Some(chunk)) = answer.chunk().await {
+                match left.checked_sub(chunk.len()) {
+                    Some(less) => left = less,
+                    None => break,
+                }
+            }
+        };
+        // If it takes too long, the connection is closed; nothing else depends on it.
+        let _kept_or_not = self.wire.wait(async { tokio::time::timeout(LONGEST_REST, rest).await });
+    }
+}
+
+/// What is sent with a request.
+pub(super) struct Upload(pub(super) Exchange);
+
+impl Write for Upload {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut flight = self.0.flight.lock();
+        match &mut *flight {
+            Flight::Prepared { body, .. } if body.len() + bytes.len() <= LARGEST_REQUEST => {
+                body.extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            Flight::Prepared { .. } | Flight::Answered(_) | Flight::Over => {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The headers of an answer, one a line.
+pub(super) struct Lines {
+    exchange: Option<Exchange>,
+    text: io::Cursor<Vec<u8>>,
+}
+
+impl Lines {
+    pub(super) fn new(exchange: &Exchange) -> Self {
+        Self { exchange: Some(exchange.clone()), text: io::Cursor::default() }
+    }
+
+    /// Headers for which nobody is asked.
+    pub(super) fn remembered(text: &str) -> Self {
+        Self { exchange: None, text: io::Cursor::new(text.as_bytes().to_vec()) }
+    }
+}
+
+impl BufRead for Lines {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if let Some(exchange) = self.exchange.take() {
+            self.text = exchange.with_answer(|_, answer| {
+                let mut text = Vec::new();
+                for (name, value) in answer.headers() {
+                    text.extend_from_slice(name.as_str().as_bytes());
+                    text.extend_from_slice(b": ");
+                    // gix reads the lines as UTF-8; a header that is not is none that it looks for.
+                    text.extend_from_slice(value.to_str().unwrap_or_default().as_bytes());
+                    text.push(b'\n');
+                }
+                Ok(io::Cursor::new(text))
+            })?;
+        }
+        self.text.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.text.consume(amount);
+    }
+}
+
+impl Read for Lines {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        read_buffered(self, into)
+    }
+}
+
+/// The body of an answer as it comes in.
+pub(super) struct Body {
+    exchange: Exchange,
+    chunk: io::Cursor<Vec<u8>>,
+    is_finished: bool,
+}
+
+impl Body {
+    pub(super) fn new(exchange: Exchange) -> Self {
+        Self { exchange, chunk: io::Cursor::default(), is_finished: false }
+    }
+
+    /// A body for which nobody is asked.
+    pub(super) fn remembered(wire: &Wire, bytes: Vec<u8>) -> Self {
+        let exchange = Exchange::new(wire, Flight::Over);
+        Self { exchange, chunk: io::Cursor::new(bytes), is_finished: true }
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        // gix stops at the end of what it understands, which is before the end of the body.
+        if !self.is_finished {
+            self.exchange.read_out();
+        }
+    }
+}
+
+impl BufRead for Body {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        while !self.is_finished && self.chunk.fill_buf()?.is_empty() {
+            let next = self.exchange.with_answer(|wire, answer| {
+                let chunk = wire.wait(answer.chunk())?.map_err(|error| broken(wire, error))?;
+                wire.receive(chunk.as_deref().unwrap_or_default())?;
+                Ok(chunk.map(|chunk| chunk.to_vec()))
+            })?;
+            self.is_finished = next.is_none();
+            self.chunk = io::Cursor::new(next.unwrap_or_default());
+        }
+        self.chunk.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.chunk.consume(amount);
+    }
+}
+
+impl Read for Body {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        read_buffered(self, into)
+    }
+}
+
+fn read_buffered(from: &mut impl BufRead, into: &mut [u8]) -> io::Result<usize> {
+    let read = from.fill_buf()?.read(into)?;
+    from.consume(read);
+    Ok(read)
+}

@@ -1,0 +1,96 @@
+//! What is attached to an image: the requests that the search for its signatures needs.
+//!
+//! Elsewhere: which these are, and what the answers are worth (the engine `signatures`).
+
+use reqwest::Method;
+use reqwest::header::CONTENT_TYPE;
+use signatures::referrers::{ImageRequest, RegistryBlob, Search};
+
+use super::response::{accepted, read};
+use super::{Digest, Error, OciRepositoryName, Session};
+
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
+impl Session<'_> {
+    /// The repository that is asked.
+    pub fn repository(&self) -> &OciRepositoryName {
+        &self.remote.repository
+    }
+
+    /// Sends the requests of a search until it needs no more, all within one time.
+    ///
+    /// # Guarantees
+    /// Something is missing only where the registry says so, or where it is larger than a signature may be: who may push
+    /// could have every search fail otherwise, and so hide good signatures.
+    ///
+    /// # Errors
+    /// The registry did not say, or sent something else.
+    pub async fn gather(&self, mut search: Search) -> Result<Search, Error> {
+        self.within(async {
+            loop {
+                let open = search.open();
+                if open.is_empty() {
+                    return Ok(search);
+                }
+                for request in open {
+                    let answer = self.attached(&request).await?;
+                    search.answer(request, answer).map_err(|why| self.mismatch(&why.0))?;
+                }
+            }
+        })
+        .await
+    }
+
+    async fn attached(&self, request: &ImageRequest) -> Result<Option<RegistryBlob>, Error> {
+        let found = match request {
+            ImageRequest::Manifest(reference) => {
+                let answer = self.manifest_bytes(&format!("manifests/{reference}")).await;
+                answer.map(|(media_type, body)| RegistryBlob { media_type, body })
+            }
+            ImageRequest::Blob { digest, size } => {
+                let path = format!("blobs/{digest}");
+                let body = async {
+                    let asked = self.ask(Method::GET, &path, "*/*").await?;
+                    let answer = accepted(self, Method::GET, &path, asked).await?;
+                    read(self, &path, answer, *size).await
+                };
+                body.await.map(|body| RegistryBlob { media_type: String::new(), body })
+            }
+            ImageRequest::Referrers(digest) => return self.referrers(digest).await,
+        };
+        match found {
+            Ok(answer) => Ok(Some(answer)),
+            Err(Error::NotFound { .. } | Error::TooLarge { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `None`: the registry has no API of referrers. Parity(flux): so say four kinds of refusal, and an answer that is no index.
+    async fn referrers(&self, digest: &str) -> Result<Option<RegistryBlob>, Error> {
+        let path = format!("referrers/{digest}");
+        let asked = self.ask(Method::GET, &path, INDEX).await?;
+        if matches!(asked.status().as_u16(), 400 | 404 | 405 | 406) {
+            return Ok(None);
+        }
+        let answer = accepted(self, Method::GET, &path, asked).await?;
+        let media_type = answer.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
+        let is_index = media_type.is_some_and(|it| it.split(';').next() == Some(INDEX));
+        if !is_index {
+            return Ok(None);
+        }
+        // One that is too large has none that counts, which is not to say that the registry has no such API.
+        let body = match read(self, &path, answer, self.remote.limits.manifest).await {
+            Err(Error::TooLarge { .. }) => Vec::new(),
+            body => body?,
+        };
+        Ok(Some(RegistryBlob { media_type: INDEX.to_owned(), body }))
+    }
+
+    fn mismatch(&self, digest: &str) -> Error {
+        let place = self.remote.repository.to_string();
+        match Digest::parse(digest) {
+            Ok(expected) => Error::Mismatch { what: "signature", place, expected },
+            Err(error) => error,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! How many bytes a store holds, so that it can be kept from taking more of a disk than it may.
+//!
+//! Here: counting. Elsewhere: files themselves ([`super::Store`]).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::{Error, UNFINISHED, garbage_collection};
+
+/// Bytes by the path of an artifact, and those of artifacts that are being written.
+#[derive(Debug, Default)]
+pub(super) struct Ledger(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    kept: BTreeMap<String, u64>,
+    total: u64,
+}
+
+/// Bytes that are being written; given back when it is dropped, unless they are kept.
+#[derive(Debug)]
+pub(super) struct Claim<'l> {
+    ledger: &'l Ledger,
+    limit: Option<u64>,
+    claimed: u64,
+    /// What the store held when a byte did not fit.
+    refused: Option<u64>,
+}
+
+impl Ledger {
+    /// Counts what is in a store.
+    pub(super) fn of(root: &Path) -> Result<Self, Error> {
+        let mut counts = Counts::default();
+        for dir in garbage_collection::slots(root)? {
+            for (name, metadata) in garbage_collection::children(&dir)? {
+                if metadata.is_file() && !name.starts_with(UNFINISHED) {
+                    let place = dir.join(name);
+                    let path = place.strip_prefix(root).unwrap_or(&place);
+                    counts.keep(path.to_string_lossy().into_owned(), metadata.len());
+                }
+            }
+        }
+        Ok(Self(Mutex::new(counts)))
+    }
+
+    /// Begins to write; nothing fits beyond `limit`.
+    pub(super) fn claim(&self, limit: Option<u64>) -> Claim<'_> {
+        Claim { ledger: self, limit, claimed: 0, refused: None }
+    }
+
+    /// Artifacts are gone.
+    pub(super) fn forget(&self, is_gone: impl Fn(&str) -> bool) {
+        let mut counts = self.counts();
+        let mut freed = 0;
+        counts.kept.retain(|path, size| {
+            let is_gone = is_gone(path);
+            freed += if is_gone { *size } else { 0 };
+            !is_gone
+        });
+        counts.total = counts.total.saturating_sub(freed);
+    }
+
+    /// Bytes of all artifacts, those that are being written included.
+    pub(super) fn total(&self) -> u64 {
+        self.counts().total
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock()
+    }
+}
+
+impl Counts {
+    fn keep(&mut self, path: String, size: u64) {
+        let replaced = self.kept.insert(path, size).unwrap_or_default();
+        self.total = self.total.saturating_add(size).saturating_sub(replaced);
+    }
+}
+
+impl Claim<'_> {
+    /// Whether so many bytes more fit, which then count.
+    pub(super) fn grow(&mut self, bytes: u64) -> bool {
+        let mut counts = self.ledger.counts();
+        let total = counts.total.saturating_add(bytes);
+        if self.limit.is_some_and(|limit| total > limit) {
+            self.refused.get_or_insert(counts.total.saturating_sub(self.claimed));
+            return false;
+        }
+        counts.total = total;
+        self.claimed += bytes;
+        true
+    }
+
+    /// What the store held, besides this, when something did not fit.
+    pub(super) fn refused(&self) -> Option<u64> {
+        self.refused
+    }
+
+    /// What was written is an artifact now.
+    pub(super) fn keep(mut self, path: &str) {
+        let mut counts = self.ledger.counts();
+        counts.total = counts.total.saturating_sub(self.claimed);
+        counts.keep(path.to_owned(), self.claimed);
+        drop(counts);
+        self.claimed = 0;
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut counts = self.ledger.counts();
+        counts.total = counts.total.saturating_sub(self.claimed);
+    }
+}

@@ -1,0 +1,457 @@
+//! What objects have applied, as it is in the cluster now: an object that was reconciled with success says nothing of what has
+//! become of that since.
+//!
+//! Applied objects are listed kind by kind, by the labels of what applied them: those of kinds with a health of their own as a
+//! whole and page by page, of others the metadata. What no list has is read by itself, so that an object without labels is not
+//! taken for deleted. Elsewhere: why an object fails (engine `cause`), how it is asked for (`fact_source.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cause::object_references::{self, owner_labels};
+use cause::{FactAnswer, Query, condition, health_of};
+use objects::{Gvk, Object, ObjectId};
+use reconcile::Time;
+
+use super::fact_source::{Facts, unserved};
+use super::kind::ResourceArgument;
+use super::scope::Site;
+use windlass_cluster::ClusterError;
+use windlass_cluster::decode::DepthLimitedObject;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::object_pages::ObjectQuery;
+
+/// How many applied objects are examined.
+const MOST_APPLIED: usize = 100_000;
+
+/// How many of them are read one by one, which no list has.
+const MOST_READ: usize = 1_000;
+
+/// How many namespaces are listed one by one where a user may not list all.
+const MOST_NAMESPACES: usize = 100;
+
+/// A kind whatever its version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct GroupKind {
+    group: String,
+    kind: String,
+}
+
+impl GroupKind {
+    fn of(id: &ObjectId) -> Self {
+        Self { group: id.group.clone(), kind: id.kind.clone() }
+    }
+
+    /// Whether its objects are what they should be as soon as they exist. Some of them are large, or secret.
+    fn is_by_existence(&self) -> bool {
+        match self.group.as_str() {
+            "" => !matches!(self.kind.as_str(), "Pod" | "PersistentVolumeClaim" | "Service"),
+            "batch" => self.kind == "CronJob",
+            "policy"
+            | "admissionregistration.k8s.io"
+            | "apiextensions.k8s.io"
+            | "networking.k8s.io"
+            | "rbac.authorization.k8s.io"
+            | "scheduling.k8s.io"
+            | "storage.k8s.io" => true,
+            _ => false,
+        }
+    }
+}
+
+/// An applied kind.
+#[derive(Debug, Default)]
+struct AppliedKind {
+    /// The version in which it was applied.
+    version: String,
+    namespaces: BTreeSet<String>,
+}
+
+/// Objects that a command reports by themselves, so that it does not report once more that what applied them is not well.
+#[derive(Debug, Default)]
+pub(super) struct ReportedObjects {
+    kinds: BTreeSet<GroupKind>,
+    /// Empty for all.
+    namespace: String,
+}
+
+impl ReportedObjects {
+    /// Those of some kinds, unless labels select among them.
+    pub(super) fn of(site: &Site, targets: &[ResourceArgument], labels: &str) -> Self {
+        let all = targets.iter().filter(|_| labels.is_empty()).map(|it| &it.resource.gvk);
+        let kinds = all
+            .map(|Gvk { group, kind, .. }| GroupKind { group: group.clone(), kind: kind.clone() });
+        Self { kinds: kinds.collect(), namespace: site.namespace.clone() }
+    }
+
+    fn has_all(&self, kind: &GroupKind) -> bool {
+        self.namespace.is_empty() && self.kinds.contains(kind)
+    }
+
+    fn has(&self, id: &ObjectId) -> bool {
+        let is_here = self.namespace.is_empty() || self.namespace == id.namespace;
+        is_here && self.kinds.contains(&GroupKind::of(id))
+    }
+}
+
+/// What was applied, and by which objects.
+#[derive(Debug, Default)]
+pub(super) struct AppliedObjects {
+    appliers: Vec<ObjectId>,
+    /// Each with the place of its applier.
+    objects: BTreeMap<ObjectId, usize>,
+    kinds: BTreeMap<GroupKind, AppliedKind>,
+    /// How many appliers apply to other clusters.
+    elsewhere: usize,
+    /// How many objects there are besides.
+    beyond: usize,
+}
+
+/// What has become of it.
+#[derive(Debug, Default)]
+pub(super) struct LiveState {
+    /// The objects that applied something that does not exist or is not healthy.
+    pub(super) suspects: BTreeSet<ObjectId>,
+    /// Deployments that are being rolled out, which Kubernetes ends after their own deadline.
+    pub(super) rolling_out: BTreeSet<ObjectId>,
+    /// How many applied objects were examined.
+    pub(super) examined: usize,
+    /// What was not examined because of a bound, for people.
+    pub(super) remarks: Vec<String>,
+    /// What this user may not list.
+    pub(super) left_out: Vec<String>,
+}
+
+impl AppliedObjects {
+    /// Adds what an object has applied, unless it is being deleted with it.
+    pub(super) fn add(&mut self, object: &Object) {
+        if object.meta("deletionTimestamp").is_some() {
+            return;
+        }
+        let inventory = object_references::versioned_inventory(object);
+        let is_elsewhere = object_references::is_elsewhere(object) && !inventory.is_empty();
+        self.elsewhere +=
+            usize::from(is_elsewhere || !object_references::in_contexts(object).is_empty());
+        if is_elsewhere || inventory.is_empty() {
+            return;
+        }
+        let own = object.id();
+        for id in inventory.ids().filter(|id| **id != own) {
+            if self.objects.len() >= MOST_APPLIED {
+                self.beyond += 1;
+                continue;
+            }
+            self.objects.entry(id.clone()).or_insert(self.appliers.len());
+            let kind = self.kinds.entry(GroupKind::of(id)).or_default();
+            kind.namespaces.insert(id.namespace.clone());
+            inventory.version(id).unwrap_or_default().clone_into(&mut kind.version);
+        }
+        self.appliers.push(own);
+    }
+
+    /// Finds out what has become of it.
+    ///
+    /// # Errors
+    /// The API server did not respond.
+    pub(super) async fn examine(
+        self,
+        facts: &mut Facts<'_>,
+        site: &Site,
+        reported: &ReportedObjects,
+    ) -> anyhow::Result<LiveState> {
+        let Self { appliers, objects, kinds, elsewhere, beyond } = self;
+        let labels = owner_labels()
+            .filter(|of| appliers.iter().any(|id| id.group == of.group && id.kind == of.kind));
+        let selectors: Vec<String> = labels.map(|of| of.name).collect();
+        let mut examination = Examination {
+            selectors,
+            facts,
+            appliers,
+            objects,
+            reported,
+            now: jiff::Timestamp::now(),
+            state: LiveState::default(),
+        };
+        for (kind, applied) in &kinds {
+            examination.list(kind, applied, site.namespace.is_empty()).await?;
+        }
+        examination.read().await?;
+        let mut state = examination.state;
+        if elsewhere > 0 {
+            let noun = if elsewhere == 1 { "object" } else { "objects" };
+            state.remarks.push(format!(
+                "what {elsewhere} {noun} applied in other clusters was not examined"
+            ));
+        }
+        if beyond > 0 {
+            state.remarks.push(format!(
+                "{beyond} applied objects were not examined, beyond the first {MOST_APPLIED}: name a namespace or a kind"
+            ));
+        }
+        Ok(state)
+    }
+}
+
+/// An examination under way.
+struct Examination<'e, 'c> {
+    facts: &'e mut Facts<'c>,
+    /// The labels of what was applied, one for each kind of appliers.
+    selectors: Vec<String>,
+    appliers: Vec<ObjectId>,
+    /// What was not found so far.
+    objects: BTreeMap<ObjectId, usize>,
+    reported: &'e ReportedObjects,
+    now: Time,
+    state: LiveState,
+}
+
+impl Examination<'_, '_> {
+    /// Lists the objects of a kind: at once in all namespaces, or in each where some are.
+    async fn list(
+        &mut self,
+        kind: &GroupKind,
+        applied: &AppliedKind,
+        is_everywhere: bool,
+    ) -> anyhow::Result<()> {
+        let GroupKind { group, kind: name } = kind.clone();
+        let gvk = Gvk { group, version: applied.version.clone(), kind: name };
+        let Some(resource) = self.facts.applied_kind(&gvk).await? else {
+            let count = self.forget(kind, "");
+            let why = unserved(&gvk.kind);
+            self.state.remarks.push(format!("{count} applied objects were not examined: {why}"));
+            return Ok(());
+        };
+        let each: Vec<String> = applied.namespaces.iter().cloned().collect();
+        let is_at_once = is_everywhere || !resource.namespaced;
+        let is_whole = !kind.is_by_existence() && !self.reported.has_all(kind);
+        let mut places = if is_at_once { vec![String::new()] } else { each.clone() };
+        while let Some(place) = places.pop() {
+            match self.list_at(&resource, &place, is_whole).await {
+                Ok(()) => {}
+                Err(error @ ClusterError::NoAnswer(_)) => return Err(error.into()),
+                Err(error)
+                    if error.code() == Some(403)
+                        && place.is_empty()
+                        && resource.namespaced
+                        && each.len() <= MOST_NAMESPACES =>
+                {
+                    places.clone_from(&each);
+                }
+                Err(error) => {
+                    let count = self.forget(kind, &place);
+                    let within = if place.is_empty() { "" } else { " in namespace " };
+                    self.state.left_out.push(format!(
+                        "{count} applied {}{within}{place}: {error}",
+                        resource.plural
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn list_at(
+        &mut self,
+        resource: &Resource,
+        namespace: &str,
+        is_whole: bool,
+    ) -> Result<(), ClusterError> {
+        let cluster = self.facts.cluster();
+        for label_selector in &self.selectors.clone() {
+            if is_whole {
+                let query = ObjectQuery { resource, namespace, label_selector, field_selector: "" };
+                let mut pages = cluster.object_pages(query);
+                while let Some(page) = pages.next().await? {
+                    page.objects.into_iter().for_each(|object| self.take(object, Some(resource)));
+                }
+                continue;
+            }
+            let mut pages = cluster.metadata_pages(resource, namespace, label_selector)?;
+            while let Some(page) = pages.next().await? {
+                for DepthLimitedObject(mut item) in page {
+                    item["apiVersion"] = resource.gvk.api_version().into();
+                    item["kind"] = resource.gvk.kind.clone().into();
+                    if let Ok(object) = Object::new(item) {
+                        self.take(object, None);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what no list has.
+    async fn read(&mut self) -> anyhow::Result<()> {
+        let ids: Vec<ObjectId> = self.objects.keys().take(MOST_READ).cloned().collect();
+        let more = self.objects.len() - ids.len();
+        if more > 0 {
+            self.state.remarks.push(format!(
+                "{more} applied objects were not examined, since they do not have the labels of what applied them"
+            ));
+        }
+        self.facts.ask(ids.iter().cloned().map(Query::Object).collect()).await?;
+        let mut jobs = 0;
+        let mut hidden = Vec::new();
+        for id in ids {
+            match self.facts.known().get(&Query::Object(id.clone())).cloned() {
+                Some(FactAnswer::Objects(found)) => match found.into_iter().next() {
+                    Some(object) => self.take(object, None),
+                    // It may be deleted as soon as it has ended.
+                    None if id.group == "batch" && id.kind == "Job" => jobs += 1,
+                    None => self.suspect(&id),
+                },
+                Some(FactAnswer::Refused(why)) => {
+                    hidden.push(format!("{} cannot be read: {why}", id.subject()));
+                }
+                Some(FactAnswer::Lines(_)) | None => {}
+            }
+        }
+        if jobs > 0 {
+            self.state.remarks.push(format!(
+                "applied Jobs that do not exist: {jobs}; one that has ended may be deleted (ttlSecondsAfterFinished)"
+            ));
+        }
+        if let Some(first) = hidden.first() {
+            let count = hidden.len();
+            self.state.left_out.push(format!("{count} applied objects, such as {first}"));
+        }
+        Ok(())
+    }
+
+    /// Takes in an object that exists, listed with all its fields as one of a resource, or as it may be known already.
+    fn take(&mut self, object: Object, listed: Option<&Resource>) {
+        let id = object.id();
+        if !self.objects.contains_key(&id) {
+            return;
+        }
+        self.state.examined += 1;
+        let is_leaving = object.meta("deletionTimestamp").is_some();
+        let has_health = !GroupKind::of(&id).is_by_existence() && !self.reported.has(&id);
+        let is_well = match has_health {
+            true => health_of(&object, self.now).is_ok_and(|report| report.is_current()),
+            false => !is_leaving,
+        };
+        if is_well {
+            self.objects.remove(&id);
+            self.facts.knows_well(id);
+            return;
+        }
+        if is_rolling_out(&object) {
+            self.state.rolling_out.insert(id.clone());
+        }
+        self.suspect(&id);
+        if let Some(resource) = listed {
+            self.facts.knows(resource, object);
+        }
+    }
+
+    /// Remembers what applied an object that does not exist or is not healthy.
+    fn suspect(&mut self, id: &ObjectId) {
+        let place = self.objects.remove(id);
+        let applier = place.and_then(|place| self.appliers.get(place));
+        self.state.suspects.extend(applier.cloned());
+    }
+
+    /// Gives up objects of a kind in a namespace, or in all of them; how many there are.
+    fn forget(&mut self, kind: &GroupKind, namespace: &str) -> usize {
+        let before = self.objects.len();
+        let is_it = |id: &ObjectId| {
+            GroupKind::of(id) == *kind && (namespace.is_empty() || namespace == id.namespace)
+        };
+        self.objects.retain(|id, _| !is_it(id));
+        before - self.objects.len()
+    }
+}
+
+/// Whether a Deployment is being rolled out, by its own condition.
+fn is_rolling_out(object: &Object) -> bool {
+    let said = condition(object, "Progressing").filter(|said| said.status == "True");
+    object.kind() == "Deployment"
+        && said.is_some_and(|said| said.reason != "NewReplicaSetAvailable")
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use fake_cluster::{answering, with_objects};
+
+    fn applier(name: &str, ids: &[&str]) -> Object {
+        let entries: Vec<Value> = ids.iter().map(|id| json!({"id": id, "v": "v1"})).collect();
+        Object::new(json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": name, "namespace": "apps"},
+            "status": {"inventory": {"entries": entries}}}))
+        .unwrap()
+    }
+
+    fn live(api_version: &str, kind: &str, name: &str) -> Value {
+        json!({"apiVersion": api_version, "kind": kind,
+            "metadata": {"name": name, "namespace": "apps"}, "spec": {"replicas": 1}})
+    }
+
+    async fn examined(site: &Site, appliers: &[Object]) -> LiveState {
+        let mut applied = AppliedObjects::default();
+        appliers.iter().for_each(|object| applied.add(object));
+        let mut facts = Facts::new(&site.cluster);
+        applied.examine(&mut facts, site, &ReportedObjects::default()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_gone_or_not_healthy_is_found_by_what_applied_it() {
+        let objects = vec![
+            live("apps/v1", "Deployment", "web"),
+            live("v1", "ConfigMap", "a"),
+            live("batch/v1", "Job", "other"),
+        ];
+        let (cluster, _) = with_objects(objects).await;
+        let site = Site { cluster, namespace: String::new() };
+        let appliers = [
+            applier("well", &["apps_a__ConfigMap"]),
+            applier("web", &["apps_web_apps_Deployment"]),
+            applier("gone", &["apps_gone__ConfigMap"]),
+            applier("ended", &["apps_ended_batch_Job"]),
+        ];
+        let state = examined(&site, &appliers).await;
+        let suspects: Vec<&str> = state.suspects.iter().map(|id| id.name.as_str()).collect();
+        assert_eq!(suspects, ["gone", "web"]);
+        assert_eq!((state.examined, state.left_out.len()), (2, 0));
+        assert!(state.remarks[0].starts_with("applied Jobs that do not exist: 1"));
+    }
+
+    #[tokio::test]
+    async fn what_may_not_be_listed_is_named_and_not_taken_for_gone() {
+        let cluster = answering(|(request, _)| {
+            let resources = json!([{"name": "configmaps", "singularName": "", "kind": "ConfigMap",
+                "namespaced": true, "verbs": ["list"]}]);
+            let (code, answer) = match request.contains("/configmaps") {
+                true => (
+                    403,
+                    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
+                        "reason": "Forbidden", "message": "no list"}),
+                ),
+                false => (
+                    200,
+                    json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": resources}),
+                ),
+            };
+            (code, Body::from(answer.to_string()))
+        });
+        let site = Site { cluster: cluster.await, namespace: String::new() };
+        let state = examined(&site, &[applier("app", &["apps_a__ConfigMap"])]).await;
+        assert!(state.suspects.is_empty() && state.examined == 0);
+        let begin = "1 applied configmaps in namespace apps: ";
+        assert!(state.left_out.len() == 1 && state.left_out[0].starts_with(begin), "{state:?}");
+    }
+
+    #[tokio::test]
+    async fn what_is_in_another_cluster_is_named_and_not_searched_here() {
+        let (cluster, _) = with_objects(Vec::new()).await;
+        let site = Site { cluster, namespace: String::new() };
+        let mut far = applier("far", &["apps_a__ConfigMap"]);
+        far.fields_mut().insert("spec".to_owned(), json!({"kubeConfig": {}}));
+        let state = examined(&site, &[far]).await;
+        assert!(state.suspects.is_empty());
+        assert_eq!(state.remarks, ["what 1 object applied in other clusters was not examined"]);
+    }
+}

@@ -1,0 +1,226 @@
+//! What an object of the cluster is built or rendered to, as the operator does it: for `diff`, `build` and `resume --plan`.
+//!
+//! Here: where the files come from. Below: a local folder as an artifact (`built/checkout.rs`), a Kustomization
+//! (`built/kustomization.rs`), a HelmRelease (`built/helm_release.rs`). Elsewhere: building and rendering (`controllers`).
+
+mod checkout;
+pub(super) mod helm_release;
+pub(super) mod kustomization;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use cause::object_references;
+use crds::Artifact;
+use http::Uri;
+use objects::{Object, ObjectId};
+use reconcile::Outcome;
+use serde::de::DeserializeOwned;
+use sha2::{Digest as _, Sha256};
+use sources::artifact::{FetchLimits, Remote};
+use sources::http::Egress;
+
+use super::connection::{Mark, say};
+use super::fact_source;
+use windlass_cluster::Cluster;
+use windlass_cluster::error::chain;
+use windlass_cluster::metrics::Metrics;
+use windlass_cluster::services::ServicePort;
+use windlass_runtime::object_watcher::ObjectWatcher;
+use windlass_runtime::reference::References;
+use windlass_runtime::work_queue::WorkQueue;
+use windlass_serve::settings::Settings;
+
+/// Largest artifact that is read: it is in memory.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// How long an artifact may take to arrive.
+const FETCH_LIMIT: Duration = Duration::from_secs(60);
+
+/// Where what is built comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ArtifactOrigin {
+    /// A local folder, or the archive of a chart.
+    Local(PathBuf),
+    /// The artifact of the object's source.
+    Source(ObjectId),
+}
+
+impl ArtifactOrigin {
+    /// A local path, if one is given, else the source of an object.
+    ///
+    /// # Errors
+    /// The object names no source.
+    pub(super) fn of(local: Option<&PathBuf>, object: &Object) -> anyhow::Result<Self> {
+        if let Some(path) = local {
+            return Ok(Self::Local(path.clone()));
+        }
+        let source = object_references::sources(object).into_iter().next();
+        let named = || format!("{} names no source", object.id().subject());
+        source.map(Self::Source).with_context(named)
+    }
+}
+
+/// An artifact, and what its source says of it.
+struct ArtifactDownload {
+    kind: String,
+    revision: String,
+    bytes: Vec<u8>,
+}
+
+/// Reads the artifact of a source: inside of the cluster from where its status says, else through the API server.
+async fn fetched(cluster: &Cluster, source: &ObjectId) -> anyhow::Result<ArtifactDownload> {
+    let subject = source.subject();
+    let found = fact_source::read(cluster, source).await.map_err(anyhow::Error::msg);
+    let object = found.with_context(|| format!("cannot read {subject}"))?;
+    let object = object.with_context(|| format!("{subject} does not exist"))?;
+    let artifact = object.get("status").map(|it| it["artifact"].clone()).unwrap_or_default();
+    ensure!(artifact.is_object(), "{subject} has no artifact; `windlass why` says why");
+    let artifact: Artifact = serde_json::from_value(artifact)
+        .with_context(|| format!("the artifact of {subject} cannot be read"))?;
+    let bytes = match service(&artifact.url) {
+        Some((endpoint, path)) => {
+            let bytes = cluster.ask_service(&endpoint, &path, MOST_BYTES).await;
+            let text = || {
+                let ServicePort { namespace, name, .. } = &endpoint;
+                format!(
+                    "cannot read the artifact of {subject} from Service {namespace}/{name} through the API server; give \
+                     the files with --path or --chart instead"
+                )
+            };
+            let bytes = bytes.with_context(text)?;
+            let digest = format!("sha256:{}", hex::encode(Sha256::digest(&bytes)));
+            ensure!(
+                digest == artifact.digest,
+                "the artifact of {subject} has digest {digest} instead of {}",
+                artifact.digest
+            );
+            bytes
+        }
+        None => direct(&artifact).await.with_context(|| format!("the artifact of {subject}"))?,
+    };
+    let kind = source.kind.clone();
+    Ok(ArtifactDownload { kind, revision: artifact.revision, bytes })
+}
+
+async fn direct(artifact: &Artifact) -> anyhow::Result<Vec<u8>> {
+    use std::io::Read as _;
+    let Artifact { url, digest, .. } = artifact.clone();
+    let remote = Remote { url, digest, egress: Egress::Anywhere };
+    let limits = FetchLimits { bytes: MOST_BYTES, time: FETCH_LIMIT };
+    let mut file = sources::artifact::fetch(&remote, &limits).await.map_err(|it| {
+        anyhow::anyhow!("{}; give the files with --path or --chart instead", chain(&it))
+    })?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).context("it cannot be read")?;
+    Ok(bytes)
+}
+
+/// The Service that serves a URL, and the path there; none if the host is not that of a Service.
+fn service(url: &str) -> Option<(ServicePort, String)> {
+    let uri: Uri = url.parse().ok()?;
+    let mut parts = uri.host()?.split('.');
+    let name = parts.next()?.to_owned();
+    let namespace = parts.next()?.to_owned();
+    let is_service = parts.next() == Some("svc") && uri.scheme_str() == Some("http");
+    let port = uri.port_u16().unwrap_or(80);
+    is_service.then(|| (ServicePort { namespace, name, port }, uri.path().to_owned()))
+}
+
+/// The flags of the operator, which decide about builds, too.
+///
+/// # Errors
+/// They are not those of `windlass serve`.
+pub(super) fn settings(flags: &[String]) -> anyhow::Result<Settings> {
+    let flags: Vec<&String> = flags.iter().filter(|flag| *flag != "serve").collect();
+    Settings::from_flags(&flags).context("the flags behind `--` are not those of `windlass serve`")
+}
+
+/// A kind whose objects are built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BuildableKind {
+    Kustomization,
+    HelmRelease,
+}
+
+impl BuildableKind {
+    /// That of an object.
+    ///
+    /// # Errors
+    /// It is of another kind.
+    pub(super) fn of(object: &Object) -> anyhow::Result<Self> {
+        let gvk = object.gvk();
+        match (gvk.group.as_str(), gvk.kind.as_str()) {
+            ("kustomize.toolkit.fluxcd.io", "Kustomization") => Ok(Self::Kustomization),
+            ("helm.toolkit.fluxcd.io", "HelmRelease") => Ok(Self::HelmRelease),
+            _ => bail!("{} is not a Kustomization or HelmRelease", gvk.kind),
+        }
+    }
+}
+
+/// An object as its type.
+///
+/// # Errors
+/// It is none.
+pub(super) fn typed<K: DeserializeOwned>(object: Object) -> anyhow::Result<K> {
+    let subject = object.id().subject();
+    serde_json::from_value(object.into_value()).with_context(|| format!("{subject} cannot be read"))
+}
+
+/// What specs name, read from a cluster as a run reads it, and not watched.
+fn references(cluster: &Cluster) -> References {
+    let work_queue = Arc::new(WorkQueue::new(Metrics::new()));
+    References::new(&ObjectWatcher::new(cluster.clone(), work_queue, BTreeMap::new()))
+}
+
+/// What the status of a run would say.
+fn outcome_error(outcome: Outcome) -> anyhow::Error {
+    anyhow::anyhow!(outcome.text().to_owned())
+}
+
+/// Says that a suspended object is not reconciled.
+pub(super) fn say_suspended(is_suspended: bool) {
+    if is_suspended {
+        say(Mark::Warning, "it is suspended: nothing changes before it is resumed");
+    }
+}
+
+/// Kustomizations and templates within each other cost stack.
+const BUILD_STACK_BYTES: usize = 64 << 20;
+
+/// Does work on a thread with a large stack. Meanwhile others may wait for the cluster.
+async fn on_large_stack<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> anyhow::Result<T> {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    let thread = std::thread::Builder::new()
+        .stack_size(BUILD_STACK_BYTES.max(helm::render::REQUIRED_STACK_BYTES));
+    thread.spawn(move || sender.send(work()).ok()).context("cannot start a thread")?;
+    receiver.await.context("the build panicked; this is a bug in windlass, please report it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn artifacts_are_read_through_the_api_server_where_a_service_has_them() {
+        let of = |url: &str| {
+            let (ServicePort { namespace, name, port }, path) = service(url)?;
+            Some(format!("{namespace}/{name}:{port}{path}"))
+        };
+        let expected = Some("flux-system/source:80/gitrepository/apps/web/a.tar.gz".to_owned());
+        for host in ["source.flux-system.svc", "source.flux-system.svc.cluster.local."] {
+            assert_eq!(of(&format!("http://{host}/gitrepository/apps/web/a.tar.gz")), expected);
+        }
+        assert_eq!(of("http://a.b.svc:9090/x"), Some("b/a:9090/x".to_owned()));
+        for elsewhere in
+            ["http://127.0.0.1:9090/x", "https://a.b.svc/x", "http://a.b.example/x", ""]
+        {
+            assert_eq!(of(elsewhere), None, "{elsewhere}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Releases that are suspended by themselves: which they are, and what their outcome is.
+//!
+//! A suspended release is neither changed nor uninstalled, whatever the helmfile says and also if the Helmfile is deleted.
+//! Elsewhere: a Helmfile that is suspended as a whole (`applier::pause`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crds::helm::HelmReleaseSpec;
+use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState, SuspendedRelease};
+use reconcile::{
+    Outcome, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, Time, reason::SUSPENDED,
+};
+
+use super::Session;
+use super::model::Model;
+use super::plan::Key;
+use super::release_reconciler::{HelmfileRun, ReleaseGoal, ReleaseProgress, ReleaseRunState};
+use super::{report, request};
+use windlass_runtime::hold;
+use windlass_runtime::target::ClusterTarget;
+
+/// The suspensions of releases that are in force, by the names of releases.
+pub(super) struct Suspensions<'s>(BTreeMap<&'s str, Vec<&'s SuspendedRelease>>);
+
+impl<'s> Suspensions<'s> {
+    pub(super) fn new(spec: &'s HelmfileSpec, now: Time) -> Self {
+        let mut all = BTreeMap::<&str, Vec<&SuspendedRelease>>::new();
+        let is_in_force = |it: &&SuspendedRelease| it.until.as_ref().is_none_or(|it| it.0 > now);
+        for entry in spec.suspended_releases.iter().filter(is_in_force) {
+            all.entry(&entry.name).or_default().push(entry);
+        }
+        Self(all)
+    }
+
+    /// The entry that suspends a release; nothing if none does.
+    pub(super) fn of(&self, key: &Key) -> Option<&'s SuspendedRelease> {
+        let is_of = |entry: &&&SuspendedRelease| {
+            entry.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
+                && entry.kube_context.as_ref().is_none_or(|context| *context == key.context)
+        };
+        self.0.get(key.name.as_str())?.iter().find(is_of).copied()
+    }
+}
+
+/// When the next suspension of a release ends.
+pub(super) fn next_end(spec: &HelmfileSpec, now: Time) -> Option<Time> {
+    let ends = spec.suspended_releases.iter().filter_map(|entry| Some(entry.until.as_ref()?.0));
+    ends.filter(|end| *end > now).min()
+}
+
+/// A release that may be uninstalled.
+pub(super) struct Removal {
+    pub(super) key: Key,
+    /// What the gate gave for it.
+    pub(super) permit: RemovalPermit,
+}
+
+impl<K: Model> Session<K> {
+    /// Whether the uninstallation of a release may begin, or go on if it has begun.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn permit_removal(
+        &self,
+        run: &HelmfileRun<'_, K>,
+        row: &ReleaseRow,
+        cause: RemovalCause,
+    ) -> Result<Removal, RemovalRefused> {
+        let key = Key::of(row);
+        let now = jiff::Timestamp::now();
+        let gate = RemovalGate {
+            cause,
+            is_owner_suspended: hold::is_suspended(&**run.object, now),
+            is_suspended: run.suspensions.of(&key).is_some(),
+            closes: self.gates(run.object).closes.filter(|_| !self.may_be_under_way(row)),
+        };
+        gate.permit(now).map(|permit| Removal { key, permit })
+    }
+
+    /// Whether an operation on the release of a row may be under way: what this process does not know, the row says.
+    pub(super) fn may_be_under_way(&self, row: &ReleaseRow) -> bool {
+        let memory = self.memory();
+        let known = memory.releases.get(&Key::of(row)).and_then(|it| it.drive.under_way());
+        known.unwrap_or_else(|| report::is_under_way(row))
+    }
+
+    /// A release that is suspended by itself: an operation that is under way stops where nothing is half done. Nothing where
+    /// the Helmfile changed meanwhile.
+    pub(super) async fn suspend_one(
+        &self,
+        key: &Key,
+        spec: HelmReleaseSpec,
+        entry: &SuspendedRelease,
+        remembered: &ReleaseRunState,
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<ReleaseProgress> {
+        let row = run.book.row(key);
+        let is_under_way = row.as_ref().is_some_and(|row| self.may_be_under_way(row));
+        if (is_under_way || request::rolls_back(&**run.object, key, row.as_ref()))
+            && let Some(outcome) = self.stop_one(key, spec, remembered, run).await?
+        {
+            return Some(ReleaseProgress::Unfinished(outcome));
+        }
+        remembered.target().watcher().release_objects(remembered.node());
+        remembered.changes();
+        run.book.update(key, |row| {
+            row.state = ReleaseState::Suspended;
+            row.message = Some(suspension_text(entry));
+        });
+        let is_there = row.is_some_and(|row| row.digest.is_some());
+        Some(ReleaseProgress::Suspended { is_there })
+    }
+
+    /// Has what is under way on a release come to the next place at which nothing is half done; the answer is its
+    /// outcome if it is not there yet. Nothing where the Helmfile changed meanwhile.
+    pub(super) async fn stop_one(
+        &self,
+        key: &Key,
+        spec: HelmReleaseSpec,
+        remembered: &ReleaseRunState,
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<Option<Outcome>> {
+        let row = run.book.row(key);
+        let (desired_release, made) =
+            match self.desired_release(run, key, spec, ReleaseGoal::Stopped, row.as_ref()) {
+                Ok(made) => made,
+                Err(outcome) => {
+                    self.unfinished(run, key, outcome.clone());
+                    return Some(Some(outcome));
+                }
+            };
+        let owner = Arc::new(self.owner(run, key, made));
+        let outcome = self.drive(run, &owner, &desired_release, remembered).await?;
+        let is_stopped = matches!(&outcome, Outcome::Blocked(why, ..) if *why == SUSPENDED);
+        Some((!is_stopped).then_some(outcome))
+    }
+
+    /// The same for a release that is not in a plan, if anything may be under way on it.
+    pub(super) async fn stop_unplanned(
+        &self,
+        row: &ReleaseRow,
+        target: &Arc<ClusterTarget>,
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<Option<Outcome>> {
+        if !self.may_be_under_way(row) {
+            return Some(None);
+        }
+        let key = Key::of(row);
+        let spec = request::spec(run.spec, &key, &request::unplanned(), run.timeouts);
+        let remembered = self.remembered(&key, target);
+        self.stop_one(&key, spec, &remembered, run).await
+    }
+}
+
+/// How the suspension of a release is told.
+fn suspension_text(entry: &SuspendedRelease) -> String {
+    let mut text = "suspended by spec.suspendedReleases".to_owned();
+    if let Some(until) = &entry.until {
+        text.push_str(&format!(" until {}", until.0.strftime("%Y-%m-%dT%H:%M:%SZ")));
+    }
+    if let Some(reason) = &entry.reason {
+        text.push_str(&format!(": {reason}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(entries: serde_json::Value) -> HelmfileSpec {
+        let spec = serde_json::json!({"interval": "1m", "suspendedReleases": entries});
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn a_suspension_is_of_a_name_a_namespace_and_a_context() {
+        let key = |context: &str| Key {
+            context: context.to_owned(),
+            namespace: "n".to_owned(),
+            name: "db".to_owned(),
+        };
+        let suspended = |entry: serde_json::Value| {
+            let spec = spec(serde_json::json!([{"name": "other"}, entry]));
+            let suspensions = Suspensions::new(&spec, Time::UNIX_EPOCH);
+            ["", "east"].map(|context| suspensions.of(&key(context)).is_some())
+        };
+        assert_eq!(suspended(serde_json::json!({"name": "db"})), [true, true]);
+        let of =
+            |context: &str| suspended(serde_json::json!({"name": "db", "kubeContext": context}));
+        assert_eq!(of("east"), [false, true]);
+        assert_eq!(of(""), [true, false]);
+        assert_eq!(of("west"), [false, false]);
+        let elsewhere = serde_json::json!({"name": "db", "namespace": "m", "kubeContext": "east"});
+        assert_eq!(suspended(elsewhere), [false, false]);
+    }
+
+    #[test]
+    fn a_suspension_that_has_ended_suspends_nothing() {
+        let until = "1970-01-01T00:00:01Z";
+        let spec = spec(serde_json::json!([{"name": "db", "until": until}]));
+        let key = super::super::testing::key("db");
+        let is_suspended = |second| {
+            let now = Time::from_second(second).unwrap();
+            Suspensions::new(&spec, now).of(&key).is_some()
+        };
+        assert_eq!([0, 1].map(is_suspended), [true, false]);
+        assert_eq!(next_end(&spec, Time::UNIX_EPOCH), Time::from_second(1).ok());
+        assert_eq!(next_end(&spec, Time::from_second(1).unwrap()), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! Lifecycles that hold a Kustomization: before a build is applied, after it is applied and healthy, and around its removal.
+//!
+//! A Kustomization has no journal. Its events keep the answers until the status reports the end of the attempt, so each run of
+//! an attempt finds them again, also in another process.
+//! Elsewhere: which lifecycles hold it, and asking them (`windlass_runtime::lifecycle`); corrections of drift are not held.
+
+use crds::kustomize::{Kustomization, KustomizationSpec};
+use kube::core::{Resource as _, ResourceExt as _};
+use lifecycle::{EventAnswer, Phase, Revision};
+use reconcile::{Outcome, Wake};
+use release::hold::{LIFECYCLES_UNKNOWN, Lifecycles};
+use release::status::LIFECYCLE_FAILED;
+use sha2::{Digest as _, Sha256};
+
+use super::Session;
+use super::retry::BuildIdentity;
+use windlass_cluster::ClusterError;
+use windlass_runtime::hold_conditions;
+use windlass_runtime::lifecycle::attempt::{Attempt, Passage, answered, pass};
+use windlass_runtime::lifecycle::{self as gates, Asking};
+
+/// What holds an attempt, and what it is called.
+pub(super) struct LifecycleHold {
+    lifecycles: Lifecycles,
+    attempt: Attempt,
+    is_first: bool,
+}
+
+/// What an attempt is called, beside its object.
+fn operation(object: &Kustomization, parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    format!("{}.{}", object.name_any(), &hex::encode(hash.finalize())[..12])
+}
+
+/// What a spec asks for: a suspension does not make it another one, and what was answered meanwhile counts.
+fn asked_of(object: &Kustomization) -> String {
+    let spec = KustomizationSpec { suspend: false, ..object.spec.clone() };
+    // A spec that was read can be written.
+    serde_json::to_string(&spec).unwrap_or_default()
+}
+
+fn revision(of: &str) -> Revision {
+    Revision { revision: of.to_owned(), ..Revision::default() }
+}
+
+impl LifecycleHold {
+    /// What holds an attempt to apply a build.
+    pub(super) fn build(session: &Session, object: &Kustomization, judged: &BuildIdentity) -> Self {
+        let BuildIdentity { digest, revision: to, .. } = judged;
+        let applied =
+            object.status.as_ref().and_then(|status| status.last_applied_revision.as_deref());
+        Self {
+            lifecycles: gates::holding(&session.context, object),
+            attempt: Attempt {
+                operation: operation(object, &[&asked_of(object), digest, to]),
+                from: applied.map(revision),
+                to: Some(revision(to)),
+            },
+            is_first: applied.is_none(),
+        }
+    }
+
+    /// What holds the removal of what was applied.
+    pub(super) fn removal(session: &Session, object: &Kustomization) -> Self {
+        let applied =
+            object.status.as_ref().and_then(|status| status.last_applied_revision.as_deref());
+        Self {
+            lifecycles: gates::holding(&session.context, object),
+            attempt: Attempt {
+                operation: operation(object, &["delete"]),
+                from: applied.map(revision),
+                to: None,
+            },
+            is_first: false,
+        }
+    }
+
+    fn before(&self) -> &'static [Phase] {
+        match (self.attempt.to.is_some(), self.is_first) {
+            (false, _) => &[Phase::PreDelete],
+            (true, true) => &[Phase::PreInstall],
+            (true, false) => &[Phase::PreUpgrade],
+        }
+    }
+
+    fn after(&self) -> &'static [Phase] {
+        match (self.attempt.to.is_some(), self.is_first) {
+            (false, _) => &[Phase::PostDelete],
+            (true, true) => &[Phase::PostInstall, Phase::Promote],
+            (true, false) => &[Phase::PostUpgrade, Phase::Promote],
+        }
+    }
+}
+
+/// The outcome of an attempt that a lifecycle holds or makes fail, and what was answered so far.
+pub(super) struct HeldAttempt {
+    pub(super) outcome: Outcome,
+    pub(super) answers: Vec<EventAnswer>,
+}
+
+/// Lifecycles let an attempt begin. What writes or deletes anything takes one.
+#[derive(Debug, Clone)]
+pub(super) struct LifecycleClearance {
+    answers: Vec<EventAnswer>,
+}
+
+impl LifecycleClearance {
+    /// A correction of drift, which lifecycles do not hold.
+    pub(super) fn of_correction() -> Self {
+        Self { answers: Vec::new() }
+    }
+
+    /// What was answered.
+    pub(super) fn into_answers(self) -> Vec<EventAnswer> {
+        self.answers
+    }
+}
+
+impl Session {
+    /// Deletes events that belong to no present attempt; without one that is all of them.
+    pub(super) async fn dismiss_events(
+        &self,
+        object: &Kustomization,
+        held: Option<&LifecycleHold>,
+    ) {
+        let namespace = &self.node.namespace;
+        let uid = object.uid().unwrap_or_default();
+        let events = gates::events_of(&self.context, namespace, &uid, None);
+        let operation = held.map(|held| held.attempt.operation.as_str());
+        let over = lifecycle::dismissed(&events, operation, &[]);
+        if !over.is_empty() {
+            gates::dismiss(&self.context, namespace, &over).await;
+        }
+    }
+
+    /// Passes the phases before an attempt does anything.
+    ///
+    /// # Errors
+    /// It does not go on now.
+    pub(super) async fn pass_before(
+        &self,
+        object: &Kustomization,
+        held: &LifecycleHold,
+    ) -> Result<LifecycleClearance, HeldAttempt> {
+        if let Some(why) = held.lifecycles.unknown.clone() {
+            let outcome = Outcome::Blocked(LIFECYCLES_UNKNOWN, why, Wake::default());
+            return Err(HeldAttempt { outcome, answers: Vec::new() });
+        }
+        let answers = self.pass(object, held, held.before()).await?;
+        Ok(LifecycleClearance { answers })
+    }
+
+    /// Passes the phases after an attempt has done everything.
+    ///
+    /// # Errors
+    /// It has not come to its end.
+    pub(super) async fn pass_after(
+        &self,
+        object: &Kustomization,
+        held: &LifecycleHold,
+        answers: Vec<EventAnswer>,
+    ) -> Result<Vec<EventAnswer>, HeldAttempt> {
+        let all = |more| answers.iter().cloned().chain(more).collect();
+        match self.pass(object, held, held.after()).await {
+            Ok(more) => Ok(all(more)),
+            Err(stopped) => Err(HeldAttempt { answers: all(stopped.answers), ..stopped }),
+        }
+    }
+
+    /// What was answered before an attempt, as far as its events are there still.
+    pub(super) fn answered_before(
+        &self,
+        object: &Kustomization,
+        held: &LifecycleHold,
+    ) -> Vec<EventAnswer> {
+        let uid = object.uid().unwrap_or_default();
+        let asking = Asking { node: &self.node, uid: &uid, release: None, owner: None };
+        let LifecycleHold { lifecycles, attempt, .. } = held;
+        answered(&self.context, &asking, lifecycles, attempt, held.before())
+    }
+
+    async fn pass(
+        &self,
+        object: &Kustomization,
+        held: &LifecycleHold,
+        phases: &[Phase],
+    ) -> Result<Vec<EventAnswer>, HeldAttempt> {
+        let is_held = |hold: &lifecycle::Hold| phases.iter().any(|it| hold.phases.contains(it));
+        if !held.lifecycles.holds.iter().any(is_held) {
+            return Ok(Vec::new());
+        }
+        let uid = object.uid().unwrap_or_default();
+        let owner = object.owner_ref(&());
+        let asking = Asking { node: &self.node, uid: &uid, release: None, owner };
+        // What failed is asked once more if a user asks.
+        let is_asked = hold_conditions::is_asked(object);
+        let passage = pass(&self.context, &asking, &held.lifecycles, &held.attempt, phases);
+        let mut passage = passage.await;
+        if let (Ok(Passage::Failed(_, answers)), true) = (&passage, is_asked) {
+            let failed = answers.last().map(|it| it.event.as_str()).unwrap_or_default();
+            let mut events = gates::events_of(&self.context, &self.node.namespace, &uid, None);
+            events.retain(|event| event.uid == failed);
+            let over = lifecycle::dismissed(&events, None, &[]);
+            gates::dismiss(&self.context, &self.node.namespace, &over).await;
+            let again = pass(&self.context, &asking, &held.lifecycles, &held.attempt, phases);
+            passage = again.await;
+        }
+        match passage {
+            Ok(Passage::Free(answers)) => Ok(answers),
+            Ok(Passage::Held(outcome, answers)) => Err(HeldAttempt { outcome, answers }),
+            Ok(Passage::Failed(text, answers)) => {
+                let outcome = Outcome::Failed(LIFECYCLE_FAILED, text, Wake::default());
+                Err(HeldAttempt { outcome, answers })
+            }
+            Err(error) => Err(HeldAttempt { outcome: unanswered(&error), answers: Vec::new() }),
+        }
+    }
+}
+
+/// The API server did not do what it was asked, which is repeated.
+fn unanswered(error: &ClusterError) -> Outcome {
+    let text = format!("a LifecycleEvent cannot be created: {error}");
+    Outcome::Failed(LIFECYCLES_UNKNOWN, text, Wake::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn held(applied: Option<&str>, to: Option<&str>) -> LifecycleHold {
+        LifecycleHold {
+            lifecycles: Lifecycles::default(),
+            attempt: Attempt {
+                operation: String::new(),
+                from: applied.map(revision),
+                to: to.map(revision),
+            },
+            is_first: applied.is_none(),
+        }
+    }
+
+    #[test]
+    fn the_first_revision_is_installed_and_others_are_upgrades() {
+        let phases = |applied, to| {
+            let held = held(applied, to);
+            held.before().iter().chain(held.after()).map(|it| it.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(phases(None, Some("b")), ["PreInstall", "PostInstall", "Promote"]);
+        assert_eq!(phases(Some("a"), Some("b")), ["PreUpgrade", "PostUpgrade", "Promote"]);
+        assert_eq!(phases(Some("a"), None), ["PreDelete", "PostDelete"]);
+    }
+
+    #[test]
+    fn an_attempt_has_a_name_of_its_own() {
+        let object: Kustomization =
+            serde_json::from_value(json!({"metadata": {"name": "apps"}})).unwrap();
+        let one = operation(&object, &["1", "sha256:0", "main"]);
+        assert!(one.starts_with("apps.") && one.len() == "apps.".len() + 12, "{one}");
+        assert_eq!(one, operation(&object, &["1", "sha256:0", "main"]));
+        assert_ne!(one, operation(&object, &["2", "sha256:0", "main"]));
+        assert_ne!(one, operation(&object, &["1", "sha256:0m", "ain"]));
+    }
+}

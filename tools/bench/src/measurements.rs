@@ -1,0 +1,329 @@
+//! Figures of the operator beside those of the raw client, and whether they keep what we promise.
+//!
+//! Here: medians, ratios, the tables, the verdict. Elsewhere: measuring (`super::test_bed`), counting (`super::audit`).
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::audit::{Purpose, Requests};
+use super::test_bed::Who;
+use testbed::progress::{bold, green, red};
+
+/// How the figures are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// Tables for people
+    #[default]
+    Table,
+    /// One JSON document for programs
+    Json,
+}
+
+/// What one piece of work took, by whoever did it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Phase {
+    /// Seconds until all of it was done.
+    pub(super) total: f64,
+    /// Seconds until half of it was done; none when it has only one part.
+    pub(super) half: Option<f64>,
+    /// CPU seconds of who did it, until the cluster was quiet again.
+    pub(super) cpu: f64,
+    /// CPU seconds of the API server in that time.
+    pub(super) server_cpu: Option<f64>,
+    /// Highest resident memory of who did it, since its start, in MiB.
+    pub(super) peak: f64,
+    /// What it asked of the API server.
+    pub(super) requests: Option<Requests>,
+}
+
+/// What the operator may take at most.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct BenchLimits {
+    /// Seconds until all of it is done.
+    pub(super) total: Option<f64>,
+    /// Total time, as a multiple of the raw client's.
+    pub(super) ratio: Option<f64>,
+    /// CPU seconds.
+    pub(super) cpu: Option<f64>,
+    /// MiB.
+    pub(super) peak: Option<f64>,
+    /// CPU seconds, as a multiple of another operator's.
+    pub(super) cpu_ratio: Option<f64>,
+    /// Memory, as a multiple of another operator's.
+    pub(super) peak_ratio: Option<f64>,
+}
+
+/// The same work done by both, several times.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    title: String,
+    /// How many objects the work is about.
+    objects: usize,
+    limits: BenchLimits,
+    columns: [&'static str; 2],
+    raw: Vec<Phase>,
+    operator: Vec<Phase>,
+}
+
+/// Who is compared, unless said otherwise.
+const COLUMNS: [&str; 2] = ["raw client", "operator"];
+
+/// A line of the table: a figure for each, in the same unit.
+#[derive(Debug, Serialize)]
+struct FigureRow {
+    what: &'static str,
+    raw: Option<f64>,
+    operator: Option<f64>,
+    ratio: Option<f64>,
+    limit: Option<f64>,
+    passes: Option<bool>,
+}
+
+/// A line about requests of one kind.
+#[derive(Debug, Serialize)]
+struct RequestRow {
+    who: &'static str,
+    verb: String,
+    resource: String,
+    count: u64,
+    an_object: f64,
+    refused: u64,
+    mean_ms: f64,
+}
+
+impl Comparison {
+    /// Nothing measured yet.
+    pub(super) fn new(title: String, objects: usize, limits: BenchLimits) -> Self {
+        Self { title, objects, limits, columns: COLUMNS, raw: Vec::new(), operator: Vec::new() }
+    }
+
+    /// The operator of this comparison in place of the raw client, beside that of another, which did the same work.
+    pub(super) fn against(
+        self,
+        other: Self,
+        columns: [&'static str; 2],
+        limits: BenchLimits,
+    ) -> Self {
+        Self { columns, limits, raw: self.operator, operator: other.operator, ..other }
+    }
+
+    /// Adds a round.
+    pub(super) fn add(&mut self, who: Who, phase: Phase) {
+        match who {
+            Who::Raw => self.raw.push(phase),
+            Who::Operator => self.operator.push(phase),
+        }
+    }
+
+    /// Whether both were measured and every limit was kept.
+    pub(super) fn passes(&self) -> bool {
+        !self.raw.is_empty()
+            && !self.operator.is_empty()
+            && self.rows().iter().all(|row| row.passes != Some(false))
+    }
+
+    fn rows(&self) -> Vec<FigureRow> {
+        let both = |what, of: &dyn Fn(&Phase) -> Option<f64>| FigureRow {
+            what,
+            raw: median(&self.raw, of),
+            operator: median(&self.operator, of),
+            ratio: None,
+            limit: None,
+            passes: None,
+        };
+        let an_object = |phase: &Phase| {
+            let requests = phase.requests.as_ref()?;
+            Some(requests.total(Purpose::Work) as f64 / self.objects as f64)
+        };
+        let mut total = both("total time, s", &|phase| Some(phase.total)).compared();
+        match self.limits.total {
+            Some(limit) => total.judge(total.operator, Some(limit)),
+            None => total.judge(total.ratio, self.limits.ratio),
+        }
+        let mut cpu = both("its own CPU, s", &|phase| Some(phase.cpu));
+        cpu.judge(cpu.operator, self.limits.cpu);
+        // A peak is over all rounds: it is not forgotten between them.
+        let highest = |phases: &[Phase]| phases.iter().map(|it| it.peak).reduce(f64::max);
+        let mut peak = both("peak memory, MiB", &|phase| Some(phase.peak));
+        peak.raw = None;
+        peak.operator = highest(&self.operator);
+        peak.judge(peak.operator, self.limits.peak);
+        if self.columns != COLUMNS {
+            peak.raw = highest(&self.raw);
+            (cpu, peak) = (cpu.compared(), peak.compared());
+            if self.limits.cpu_ratio.is_some() {
+                cpu.judge(cpu.ratio, self.limits.cpu_ratio);
+            }
+            if self.limits.peak_ratio.is_some() {
+                peak.judge(peak.ratio, self.limits.peak_ratio);
+            }
+        }
+        vec![
+            total,
+            both("half of it done after, s", &|phase| phase.half).compared(),
+            cpu,
+            both("CPU of the API server, s", &|phase| phase.server_cpu).compared(),
+            peak,
+            both("requests an object, without watches", &an_object).compared(),
+        ]
+    }
+
+    fn asked(&self) -> Vec<RequestRow> {
+        let mut lines = Vec::new();
+        let [first, second] = self.columns;
+        for (who, phases) in [(first, &self.raw), (second, &self.operator)] {
+            let mut all = Requests::default();
+            phases.iter().filter_map(|it| it.requests.as_ref()).for_each(|it| all.extend(it));
+            let of = (self.objects * phases.len()) as f64;
+            lines.extend(all.iter().map(|(_, verb, resource, tally)| RequestRow {
+                who,
+                verb: verb.to_owned(),
+                resource: resource.to_owned(),
+                count: tally.count,
+                an_object: tally.count as f64 / of,
+                refused: tally.refused,
+                mean_ms: tally.seconds * 1000.0 / tally.count as f64,
+            }));
+        }
+        lines
+    }
+
+    fn totals(&self) -> [Vec<f64>; 2] {
+        [&self.raw, &self.operator].map(|phases| phases.iter().map(|it| it.total).collect())
+    }
+
+    /// All of it for programs.
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        let [raw, operator] = self.totals();
+        serde_json::json!({
+            "title": self.title, "objects": self.objects, "columns": self.columns,
+            "totals": {"raw": raw, "operator": operator},
+            "figures": self.rows(), "requests": self.asked(),
+        })
+    }
+
+    #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
+    fn print(&self) {
+        let rounds = self.operator.len();
+        println!("\n{}; rounds: {rounds}, figures are medians", bold(&self.title));
+        let [first, second] = self.columns;
+        println!("{:<40} {first:>10} {second:>10} {:>8}", "", "ratio");
+        for row in self.rows() {
+            println!("{}", row.line());
+        }
+        let [raw, operator] =
+            self.totals().map(|all| all.iter().map(|it| format!(" {it:.2}")).collect::<String>());
+        println!("total of each round, s: {first}{raw}; {second}{operator}");
+        println!(
+            "\n{:<10} {:<18} {:<36} {:>6} {:>9} {:>8} {:>8}",
+            "who", "verb", "resource", "count", "an object", "refused", "mean ms"
+        );
+        for it in self.asked() {
+            let RequestRow { who, verb, resource, count, an_object, refused, mean_ms } = it;
+            println!(
+                "{who:<10} {verb:<18} {resource:<36} {count:>6} {an_object:>9.3} {refused:>8} {mean_ms:>8.1}"
+            );
+        }
+    }
+}
+
+impl FigureRow {
+    /// With the ratio of its two figures.
+    fn compared(self) -> Self {
+        let ratio = self.operator.zip(self.raw).map(|(operator, raw)| operator / raw);
+        Self { ratio: ratio.filter(|ratio| ratio.is_finite()), ..self }
+    }
+
+    fn judge(&mut self, figure: Option<f64>, limit: Option<f64>) {
+        self.limit = limit;
+        self.passes = limit.map(|limit| figure.is_some_and(|figure| figure <= limit));
+    }
+
+    fn line(&self) -> String {
+        let figure = |it: Option<f64>| it.map_or("–".to_owned(), |it| format!("{it:.2}"));
+        let verdict = match (self.passes, self.limit) {
+            (Some(true), Some(limit)) => format!("  {} (at most {limit:.2})", green("PASS")),
+            (Some(false), Some(limit)) => format!("  {} (at most {limit:.2})", red("FAIL")),
+            _ => String::new(),
+        };
+        let [raw, operator, ratio] = [self.raw, self.operator, self.ratio].map(figure);
+        format!("{:<40} {raw:>10} {operator:>10} {ratio:>8}{verdict}", self.what)
+    }
+}
+
+/// The figure in the middle, the mean of two when there is none; none when nothing was measured.
+fn median(phases: &[Phase], of: &dyn Fn(&Phase) -> Option<f64>) -> Option<f64> {
+    let mut all: Vec<f64> = phases.iter().filter_map(of).collect();
+    all.sort_by(f64::total_cmp);
+    let low = all.get(all.len().checked_sub(1)? / 2)?;
+    let high = all.get(all.len() / 2)?;
+    Some((low + high) / 2.0)
+}
+
+/// Writes all that was measured, and what the numbers have to be read with.
+#[expect(clippy::print_stdout, reason = "the table is what the command is for")]
+pub(super) fn print(output: Output, all: &[Comparison], load: &str) {
+    if output == Output::Json {
+        let figures: Vec<serde_json::Value> = all.iter().map(Comparison::to_json).collect();
+        println!("{}", serde_json::json!({"load": load, "comparisons": figures}));
+        return;
+    }
+    all.iter().for_each(Comparison::print);
+    super::samples::print_machine(load);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(total: f64, cpu: f64, peak: f64) -> Phase {
+        Phase { total, cpu, peak, ..Phase::default() }
+    }
+
+    fn comparison(limits: BenchLimits, raw: &[f64], operator: &[Phase]) -> Comparison {
+        let mut all = Comparison::new("work".into(), 10, limits);
+        raw.iter().for_each(|total| all.add(Who::Raw, phase(*total, 0.0, 1.0)));
+        operator.iter().for_each(|phase| all.add(Who::Operator, phase.clone()));
+        all
+    }
+
+    #[test]
+    fn a_median_is_the_middle_one_or_between_two() {
+        let of = |totals: &[f64]| {
+            let phases: Vec<Phase> = totals.iter().map(|total| phase(*total, 0.0, 0.0)).collect();
+            median(&phases, &|phase| Some(phase.total))
+        };
+        assert_eq!((of(&[3.0, 1.0, 2.0]), of(&[4.0, 1.0]), of(&[])), (Some(2.0), Some(2.5), None));
+    }
+
+    #[test]
+    fn the_ratio_of_medians_is_judged() {
+        let limits = BenchLimits { ratio: Some(1.5), ..BenchLimits::default() };
+        let judge = |operator: f64| {
+            comparison(limits, &[2.0, 9.0, 1.0], &[phase(operator, 0.0, 0.0)]).passes()
+        };
+        assert!(judge(3.0), "the limit itself is kept");
+        assert!(!judge(3.01));
+        assert!(
+            !comparison(limits, &[], &[phase(1.0, 0.0, 0.0)]).passes(),
+            "nothing to compare with"
+        );
+    }
+
+    #[test]
+    fn one_round_above_the_peak_is_too_much_and_one_busy_round_is_not() {
+        let limits = BenchLimits { cpu: Some(1.2), peak: Some(60.0), ..BenchLimits::default() };
+        let rounds =
+            |peak, cpu| [phase(1.0, 1.0, 50.0), phase(1.0, 1.1, 50.0), phase(1.0, cpu, peak)];
+        assert!(comparison(limits, &[1.0], &rounds(59.0, 9.0)).passes());
+        assert!(!comparison(limits, &[1.0], &rounds(61.0, 1.0)).passes());
+    }
+
+    #[test]
+    fn without_limits_everything_passes_and_json_has_the_figures() {
+        let all = comparison(BenchLimits::default(), &[1.0], &[phase(100.0, 100.0, 1000.0)]);
+        assert!(all.passes());
+        assert_eq!(all.to_json()["figures"][0]["ratio"], 100.0);
+        assert_eq!(all.to_json()["totals"]["operator"][0], 100.0);
+    }
+}

@@ -1,0 +1,253 @@
+//! Whole processes beside each other: windlass and the program whose output it reproduces.
+//!
+//! Both get the same arguments, in turn, so that a busy machine is busy for both.
+//!
+//! Here: the rounds, the table, the verdict. Elsewhere: what is asked about (`template`, `build`, `helmfile`).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use serde::Serialize;
+use tempfile::TempDir;
+
+use super::measurements::Output;
+use super::samples;
+use conformance::corpus;
+use e2e::rusage;
+use testbed::progress::{bold, dim, green, red};
+
+/// The promise about memory: what part of the other's is enough.
+const MIN_MEMORY_RATIO: f64 = 3.0;
+
+/// How long one process may take.
+const PROCESS_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// A chart or overlay, and how many times faster a process has to be.
+pub(super) struct BenchChart {
+    pub(super) name: String,
+    pub(super) path: PathBuf,
+    pub(super) wanted: f64,
+    /// Holds the files if they are ours.
+    _folder: Option<TempDir>,
+}
+
+impl BenchChart {
+    /// What lies somewhere.
+    ///
+    /// # Errors
+    /// When nothing is there.
+    pub(super) fn given(path: &Path, wanted: f64) -> anyhow::Result<Self> {
+        let path = path.canonicalize().with_context(|| format!("no {}", path.display()))?;
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        Ok(Self { name: name.unwrap_or_default(), path, wanted, _folder: None })
+    }
+
+    /// Files of ours, written to a folder of their own, and which folder of them is asked about.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub(super) fn ours(
+        name: &str,
+        files: BTreeMap<String, Vec<u8>>,
+        place: &str,
+        wanted: f64,
+    ) -> anyhow::Result<Self> {
+        let folder = TempDir::with_prefix("windlass-bench-").context("cannot make a folder")?;
+        for (path, content) in files {
+            corpus::write(&folder.path().join(path), &content)?;
+        }
+        let path = folder.path().join(place);
+        Ok(Self { name: name.to_owned(), path, wanted, _folder: Some(folder) })
+    }
+}
+
+/// The two programs, and what both are asked.
+pub(super) struct Pair<'a> {
+    pub(super) real: ProgramCommand<'a>,
+    pub(super) own: ProgramCommand<'a>,
+    /// Folders of programs that the real one runs.
+    pub(super) tools: &'a [PathBuf],
+}
+
+/// A program, and its arguments before the path.
+#[derive(Clone, Copy)]
+pub(super) struct ProgramCommand<'a> {
+    pub(super) program: &'a Path,
+    pub(super) arguments: &'a [&'a str],
+}
+
+impl<'a> Pair<'a> {
+    /// Both are asked the same.
+    pub(super) fn alike(real: &'a Path, own: &'a Path, arguments: &'a [&'a str]) -> Self {
+        let asked = |program| ProgramCommand { program, arguments };
+        Self { real: asked(real), own: asked(own), tools: &[] }
+    }
+}
+
+/// A line of the table. Figures are of the real program and of windlass, in the same unit.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    subject: String,
+    what: &'static str,
+    real: f64,
+    /// None where there is nothing to measure yet.
+    windlass: Option<f64>,
+    /// How many times less windlass needs.
+    ratio: Option<f64>,
+    wanted: f64,
+}
+
+impl Row {
+    pub(super) fn new(
+        subject: &str,
+        what: &'static str,
+        real: f64,
+        windlass: Option<f64>,
+        wanted: f64,
+    ) -> Self {
+        let ratio = windlass.map(|own| real / own).filter(|ratio| ratio.is_finite());
+        Self { subject: subject.to_owned(), what, real, windlass, ratio, wanted }
+    }
+
+    fn passes(&self) -> bool {
+        self.ratio.is_some_and(|ratio| ratio >= self.wanted)
+    }
+
+    fn line(&self, width: usize) -> String {
+        let figure = |it: Option<f64>| it.map_or("–".to_owned(), |it| format!("{it:.2}"));
+        let verdict = if self.passes() { green("PASS") } else { red("FAIL") };
+        let [real, own, ratio] = [Some(self.real), self.windlass, self.ratio].map(figure);
+        let Self { subject, what, wanted, .. } = self;
+        format!(
+            "{subject:<width$} {what:<27} {real:>10} {own:>10} {ratio:>8}  {verdict} (at least {wanted:.0})"
+        )
+    }
+}
+
+/// Times and peaks of whole processes.
+///
+/// # Errors
+/// When a program cannot be run, or fails on the subject.
+pub(super) fn processes(
+    pair: &Pair<'_>,
+    subject: &BenchChart,
+    rounds: u16,
+) -> anyhow::Result<Vec<Row>> {
+    let programs = [pair.real, pair.own];
+    let home = tempfile::tempdir().context("cannot make a folder")?;
+    let known = std::env::var_os("PATH").unwrap_or_default();
+    let folders = pair.tools.iter().cloned().chain(std::env::split_paths(&known));
+    let path = std::env::join_paths(folders).context("no PATH can be made")?;
+    let command = |asked: ProgramCommand<'_>| {
+        let mut command = corpus::prepare(asked.program, home.path(), home.path());
+        command.env("PATH", &path).args(asked.arguments).arg(&subject.path);
+        command
+    };
+    let mut peaks = Vec::new();
+    for program in programs {
+        // Also the first time, which reads the program from the disk.
+        let cost = rusage::cost(&command(program), PROCESS_TIMEOUT)?;
+        let name = program.program.display();
+        match cost.status {
+            Some(0) => peaks.push(cost.peak),
+            Some(_) => bail!("{name} fails on {}:\n{}", subject.name, cost.stderr.trim_end()),
+            None => bail!("{name} takes longer than {} s", PROCESS_TIMEOUT.as_secs()),
+        }
+    }
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for (times, program) in times.iter_mut().zip(programs) {
+            let mut command = command(program);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let begun = Instant::now();
+            command.status().with_context(|| program.program.display().to_string())?;
+            times.push(begun.elapsed().as_secs_f64() * 1000.0);
+        }
+    }
+    let [real, own] = times.map(|times| median(&times));
+    let name = &subject.name;
+    let peak = |index: usize| peaks.get(index).copied();
+    Ok(vec![
+        Row::new(name, "whole process, ms", real.context("no rounds")?, own, subject.wanted),
+        Row::new(name, "peak memory, MiB", peak(0).context("no peak")?, peak(1), MIN_MEMORY_RATIO),
+    ])
+}
+
+/// The figure in the middle, the mean of two when there is none.
+pub(super) fn median(all: &[f64]) -> Option<f64> {
+    let mut sorted = all.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let low = sorted.get(sorted.len().checked_sub(1)? / 2)?;
+    let high = sorted.get(sorted.len() / 2)?;
+    Some((low + high) / 2.0)
+}
+
+/// Prints the table, and judges it. `real` is what is beside windlass.
+///
+/// # Errors
+/// When windlass is not as much faster or smaller as promised.
+pub(super) fn conclude(
+    subjects: &str,
+    real: &str,
+    rows: &[Row],
+    output: Output,
+    load: &str,
+) -> anyhow::Result<()> {
+    print(subjects, real, rows, output, load)?;
+    let failed = rows.iter().filter(|row| !row.passes()).count();
+    ensure!(failed == 0, "{failed} promises were not kept");
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the table is what the command is for")]
+fn print(
+    subjects: &str,
+    real: &str,
+    rows: &[Row],
+    output: Output,
+    load: &str,
+) -> anyhow::Result<()> {
+    if output == Output::Json {
+        let all = serde_json::json!({"load": load, "figures": rows});
+        println!("{}", serde_json::to_string(&all).context("the figures are no JSON")?);
+        return Ok(());
+    }
+    let width = rows.iter().map(|row| row.subject.chars().count()).max().unwrap_or_default();
+    let heading = format!(
+        "{:<width$} {:<27} {:>10} {:>10} {:>8}",
+        subjects, "medians", real, "windlass", "ratio"
+    );
+    println!("\n{}", bold(&heading));
+    rows.iter().for_each(|row| println!("{}", row.line(width)));
+    if rows.iter().any(|row| row.windlass.is_none()) {
+        println!("{}", dim("–: not measured, there is no such engine in this program yet"));
+    }
+    samples::print_machine(load);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_how_many_times_less_and_has_to_be_reached() {
+        let row = |own| Row::new("web", "whole process, ms", 48.0, own, 8.0);
+        assert!(row(Some(6.0)).passes(), "the promise itself is kept");
+        assert!(!row(Some(6.1)).passes());
+        assert!(!row(None).passes(), "nothing measured is not a pass");
+        assert!(!row(Some(0.0)).passes());
+        assert!(row(Some(6.0)).line(3).contains("8.00  PASS (at least 8)"));
+    }
+
+    #[test]
+    fn a_median_is_the_middle_one_or_between_two() {
+        assert_eq!(
+            (median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0]), median(&[])),
+            (Some(2.0), Some(2.5), None)
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! The other side of a delivery: answers by rules, and what arrived.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use notify::{Delivery, DeliveryFailure, DeliveryMessage, HttpStep, Response, Secret};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// An answer of the other side.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rule {
+    #[serde(default)]
+    method: String,
+    #[serde(default)]
+    path: String,
+    #[serde(default)]
+    status: u16,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default)]
+    body: String,
+    #[serde(default)]
+    times: usize,
+    #[serde(skip)]
+    used: usize,
+}
+
+/// The other side: its rules, and what it saw.
+#[derive(Debug, Default)]
+pub(super) struct FakeProvider {
+    pub(super) rules: Vec<Rule>,
+    pub(super) arrived: Vec<DeliveryMessage>,
+    pub(super) waits: Vec<Duration>,
+}
+
+/// Most parcels that a case sends.
+const MAX_PARCELS: usize = 100;
+
+impl FakeProvider {
+    pub(super) fn new(rules: Vec<Rule>) -> Self {
+        Self { rules, ..Self::default() }
+    }
+
+    /// Drives a delivery to its end.
+    pub(super) fn drive(&mut self, delivery: &mut Delivery) -> Result<(), DeliveryFailure> {
+        let mut step = delivery.start();
+        loop {
+            match step {
+                HttpStep::Done => return Ok(()),
+                HttpStep::Failed(failure) => return Err(failure),
+                HttpStep::Send(wait, delivery_message) => {
+                    assert!(self.arrived.len() < MAX_PARCELS, "the delivery does not end");
+                    self.waits.push(wait);
+                    let outcome = self.outcome(&delivery_message);
+                    self.arrived.push(delivery_message);
+                    step = delivery.answer(outcome);
+                }
+            }
+        }
+    }
+
+    /// The result of a message.
+    pub(super) fn outcome(&mut self, delivery_message: &DeliveryMessage) -> notify::DeliveryResult {
+        match delivery_message {
+            DeliveryMessage::Http(request) => Ok(self.answer(request.method, path(&request.url))),
+            DeliveryMessage::Nats(message) if message.server.contains("unreachable") => {
+                Err(("error connecting to server: nats: no servers available".to_owned(), false))
+            }
+            DeliveryMessage::Nats(message) => match &message.login {
+                notify::NatsLogin::Password(name, _) if name == "baduser" => Err((
+                    "error connecting to server: nats: Authorization Violation".to_owned(),
+                    false,
+                )),
+                _ => Ok(Response::default()),
+            },
+            DeliveryMessage::PubSub(message) if message.topic.starts_with("missing") => {
+                Err(("rpc error: code = NotFound".to_owned(), false))
+            }
+            DeliveryMessage::PubSub(_) | DeliveryMessage::EventHub(_) => Ok(Response::default()),
+        }
+    }
+
+    fn answer(&mut self, method: &str, path: &str) -> Response {
+        let rule = self.rules.iter_mut().find(|rule| {
+            (rule.method.is_empty() || rule.method == method)
+                && (rule.path.is_empty() || rule.path == path)
+                && (rule.times == 0 || rule.used < rule.times)
+        });
+        let Some(rule) = rule else { return Response { status: 200, ..Response::default() } };
+        rule.used += 1;
+        Response {
+            status: if rule.status == 0 { 200 } else { rule.status },
+            headers: rule.headers.clone().into_iter().collect(),
+            body: rule.body.clone().into_bytes(),
+        }
+    }
+}
+
+/// The path of a URL, without escapes.
+fn path(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.find('/').map_or("/", |at| &rest[at..]);
+    rest.split('?').next().unwrap_or(rest)
+}
+
+/// A Secret of a case, where `<300KiB>` stands for as many letters.
+pub(super) fn secret(namespace: &str, name: &str, data: &BTreeMap<String, String>) -> Secret {
+    let long = "x".repeat(300 << 10);
+    let data = data
+        .iter()
+        .map(|(key, text)| (key.clone(), text.replace("<300KiB>", &long).into_bytes()))
+        .collect();
+    Secret { name: format!("{namespace}/{name}"), data }
+}
+
+/// A text as JSON if it is JSON, else as text.
+pub(super) fn lenient(text: &[u8]) -> Value {
+    serde_json::from_slice(text)
+        .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(text).into_owned()))
+}

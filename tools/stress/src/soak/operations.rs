@@ -1,0 +1,191 @@
+//! What may happen, and how often.
+//!
+//! Here: choosing. Elsewhere: doing (`super::soak_environment`), what should come of it (`super::model`).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use e2e::api_proxy::ApiFault;
+use e2e::random::Random;
+
+use super::model::{Model, ROOT_KUSTOMIZATION_COUNT, State};
+
+/// Something that happens.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum SoakOperation {
+    /// A commit that changes an object of a folder, adds one, or takes one away.
+    Push(String, CommitChange),
+    /// An object gets another value by hand.
+    Edit(String),
+    /// An object is deleted by hand.
+    Delete(String),
+    /// A Kustomization is suspended.
+    Suspend(String),
+    /// A Kustomization goes on.
+    Resume(String),
+    /// A Kustomization is deleted.
+    Remove(String),
+    /// A Kustomization that was deleted comes back.
+    Recreate(String),
+    /// The API server does something wrong for so long.
+    Fault(ApiFault, Duration),
+    /// The history of the API server is compacted.
+    Compact,
+    /// All watches end.
+    EndWatches,
+    /// All connections end.
+    Disconnect,
+    /// windlass dies.
+    Kill,
+}
+
+/// What a commit does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum CommitChange {
+    /// An object gets another value.
+    Value(String),
+    /// There is one more object.
+    More,
+    /// An object is no longer there.
+    Less(String),
+}
+
+impl SoakOperation {
+    /// Chooses what happens next.
+    pub(super) fn choose(model: &Model, random: &mut Random, may_kill: bool) -> Self {
+        loop {
+            if let Some(operation) = Self::try_choose(model, random, may_kill) {
+                return operation;
+            }
+        }
+    }
+
+    /// None when what was chosen cannot be done now.
+    fn try_choose(model: &Model, random: &mut Random, may_kill: bool) -> Option<Self> {
+        let there = [State::Active, State::Suspended];
+        Some(match random.below(100) {
+            0..12 => {
+                let folder = one_of(model.folders.keys().cloned().collect(), random)?;
+                let change = change(model, &folder, random)?;
+                Self::Push(folder, change)
+            }
+            12..47 => Self::Edit(object(model, random)?),
+            47..68 => Self::Delete(object(model, random)?),
+            68..75 => Self::Suspend(one_of(model.those(&[State::Active]), random)?),
+            75..83 => Self::Resume(one_of(model.those(&[State::Suspended]), random)?),
+            83..87 => {
+                // A suspended one leaves its objects behind, and others depend on the first ones.
+                let mut active = model.those(&[State::Active]);
+                active.retain(|name| {
+                    model.folders.keys().position(|it| it == name) >= Some(ROOT_KUSTOMIZATION_COUNT)
+                });
+                Self::Remove(one_of(active, random)?)
+            }
+            87..92 => Self::Recreate(one_of(model.those(&[State::Deleted]), random)?),
+            92..95 => fault(random),
+            95 => Self::Compact,
+            96..98 => Self::EndWatches,
+            98 => Self::Disconnect,
+            _ if may_kill && !model.those(&there).is_empty() => Self::Kill,
+            _ => return None,
+        })
+    }
+
+    fn sort(&self) -> &'static str {
+        match self {
+            Self::Push(..) => "pushes",
+            Self::Edit(_) => "edits",
+            Self::Delete(_) => "deletions",
+            Self::Suspend(_) | Self::Resume(_) => "suspends and resumes",
+            Self::Remove(_) | Self::Recreate(_) => "Kustomizations deleted and created",
+            Self::Fault(..) | Self::Compact | Self::EndWatches | Self::Disconnect => "faults",
+            Self::Kill => "kills",
+        }
+    }
+}
+
+fn one_of<T>(all: Vec<T>, random: &mut Random) -> Option<T> {
+    let at = random.below(all.len());
+    all.into_iter().nth(at)
+}
+
+fn object(model: &Model, random: &mut Random) -> Option<String> {
+    one_of(model.objects().into_keys().collect(), random)
+}
+
+fn change(model: &Model, folder: &str, random: &mut Random) -> Option<CommitChange> {
+    let objects: Vec<String> = model.folders.get(folder)?.objects.keys().cloned().collect();
+    Some(match random.below(10) {
+        0..6 => CommitChange::Value(one_of(objects, random)?),
+        // Folders neither vanish nor grow without end.
+        6 | 7 if objects.len() < 8 => CommitChange::More,
+        8 | 9 if objects.len() > 2 => CommitChange::Less(one_of(objects, random)?),
+        _ => return None,
+    })
+}
+
+fn fault(random: &mut Random) -> SoakOperation {
+    let lasts = Duration::from_millis(500 + random.below(6000) as u64);
+    let percent = [30, 100][random.below(2)];
+    let fault = match random.below(5) {
+        0 => ApiFault::Gone,
+        1 => ApiFault::Slow(Duration::from_millis(300)),
+        2 => ApiFault::Refusing { status: 429, percent },
+        3 => ApiFault::Refusing { status: 503, percent },
+        _ => ApiFault::Unauthorized,
+    };
+    SoakOperation::Fault(fault, lasts)
+}
+
+/// How many deeds there were of each sort.
+#[derive(Debug, Default)]
+pub(super) struct Counts(BTreeMap<&'static str, usize>);
+
+impl Counts {
+    /// Counts one.
+    pub(super) fn add(&mut self, operation: &SoakOperation) {
+        *self.0.entry(operation.sort()).or_default() += 1;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<String> =
+            self.0.iter().map(|(sort, count)| format!("{count} {sort}")).collect();
+        out.write_str(&parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_happens_and_nothing_that_cannot() {
+        let mut model = Model::new(20);
+        model.put("k012", State::Suspended);
+        model.put("k013", State::Deleted);
+        let mut random = Random::new(3);
+        let mut counts = Counts::default();
+        for _ in 0..3000 {
+            let operation = SoakOperation::choose(&model, &mut random, true);
+            counts.add(&operation);
+            match operation {
+                SoakOperation::Remove(name) => {
+                    assert!(name.as_str() > "k009" && name != "k012", "{name}");
+                }
+                SoakOperation::Resume(name) => assert_eq!(name, "k012"),
+                SoakOperation::Recreate(name) => assert_eq!(name, "k013"),
+                SoakOperation::Edit(name) | SoakOperation::Delete(name) => {
+                    assert!(!name.starts_with("k013"), "{name}");
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(counts.0.len(), 7, "{counts}");
+        let kills = (0..3000)
+            .filter(|_| SoakOperation::choose(&model, &mut random, false) == SoakOperation::Kill);
+        assert_eq!(kills.count(), 0);
+    }
+}

@@ -1,0 +1,396 @@
+//! A repository, Kustomizations and windlass behind a proxy: what is done to them, and how they are.
+//!
+//! Elsewhere: what is done when (`super::operations`), what should be (`super::model`).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use e2e::api_proxy::{ApiFault, ApiProxy};
+use e2e::git_server::{Access, GitServer, StoryRepository};
+use e2e::harness::flux::{condition, inventory, revision};
+use e2e::harness::manifests::config_map;
+use e2e::harness::release_audits::audits;
+use e2e::harness::{Story, StoryTarget, Windlass};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, ListParams};
+use serde_json::json;
+
+use super::audits::{Excuses, ObjectWrite, Tally, Violation, judge};
+use super::model::{Model, State};
+use super::operations::{CommitChange, SoakOperation};
+use crate::ownership::{OWNER_NAME, kustomizations};
+
+/// The source of everything.
+const SOURCE: &str = "fleet";
+
+/// No audit goes while it lasts.
+const ALL_AUDITS: &str = "--audit-retention-records=1000000";
+
+/// What was sent then may have no answer when connections end.
+const SOON_BEFORE: Duration = Duration::from_secs(2);
+
+/// How many lines of the log a failure shows.
+const LOG_LINES: usize = 60;
+
+/// How many lines of the log a failure shows about a write that is in no audit.
+const MAX_LOG_LINES_PER_OBJECT: usize = 200;
+
+/// How many writes a failure shows that are not in exactly one audit.
+const MAX_SHOWN_VIOLATIONS: usize = 5;
+
+/// Everything real.
+pub(super) struct SoakEnvironment {
+    story: Story,
+    server: GitServer,
+    repository: StoryRepository,
+    proxy: ApiProxy,
+    windlass: Windlass,
+    /// The program that runs after the next kill.
+    other: Option<PathBuf>,
+    /// The newest commit.
+    revision: String,
+    /// When the fault ends that is on.
+    fault_until: Option<Instant>,
+    /// How many of windlass's writes were judged already.
+    judged: usize,
+    /// What keeps writes from being audited.
+    excuses: Excuses,
+}
+
+fn path(folder: &str, object: &str) -> String {
+    format!("{folder}/{object}.yaml")
+}
+
+impl SoakEnvironment {
+    /// Starts everything and makes what the model has.
+    pub(super) async fn begin(model: &Model, other: Option<PathBuf>) -> anyhow::Result<Self> {
+        let story = Story::begin("soak").await?;
+        let server = GitServer::start(Access::Open)?;
+        let repository = server.repository(SOURCE)?;
+        let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
+        let windlass = Windlass::start_for(&story, &[&proxy.flag(), ALL_AUDITS]).await?;
+        let files: Vec<(String, String)> = model
+            .objects()
+            .iter()
+            .map(|(object, (folder, value))| (path(folder, object), config_map(object, value)))
+            .collect();
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (&**path, &**it)).collect();
+        let first = revision(&repository.commit(&files, "the first files")?);
+        story.git_repository(SOURCE, &server.url(&repository), json!({})).await?;
+        let environment = Self {
+            story,
+            server,
+            repository,
+            proxy,
+            windlass,
+            other,
+            revision: first,
+            fault_until: None,
+            judged: 0,
+            excuses: Excuses::default(),
+        };
+        for name in model.folders.keys() {
+            environment.create(name, model).await?;
+        }
+        Ok(environment)
+    }
+
+    async fn create(&self, name: &str, model: &Model) -> anyhow::Result<()> {
+        let depends_on = model.folders.get(name).and_then(|folder| folder.depends_on.as_ref());
+        let depends_on = depends_on.map(|it| json!([{"name": it}]));
+        let more = json!({"path": format!("./{name}"), "dependsOn": depends_on});
+        self.story.kustomization(name, SOURCE, more).await
+    }
+
+    /// Does something, and changes the model accordingly.
+    pub(super) async fn perform(
+        &mut self,
+        operation: &SoakOperation,
+        model: &mut Model,
+    ) -> anyhow::Result<()> {
+        match operation {
+            SoakOperation::Push(folder, change) => self.push(folder, change, model).await,
+            SoakOperation::Edit(object) => {
+                let edit = json!({"data": {"value": "edited by hand"}});
+                tolerate_absence(
+                    self.story.merge(&StoryTarget::config_map(object), edit).await.map(drop),
+                )
+            }
+            SoakOperation::Delete(object) => {
+                tolerate_absence(self.story.delete(&StoryTarget::config_map(object)).await)
+            }
+            SoakOperation::Suspend(name) => {
+                model.put(name, State::Suspended);
+                self.suspend(name, true).await
+            }
+            SoakOperation::Resume(name) => {
+                model.put(name, State::Active);
+                self.suspend(name, false).await
+            }
+            SoakOperation::Remove(name) => {
+                model.put(name, State::Deleted);
+                self.story.delete(&StoryTarget::kustomization(name)).await
+            }
+            SoakOperation::Recreate(name) => {
+                // While the old one is on its way there cannot be a new one.
+                if self.story.read(&StoryTarget::kustomization(name)).await?.is_none() {
+                    model.put(name, State::Active);
+                    self.create(name, model).await?;
+                }
+                Ok(())
+            }
+            SoakOperation::Fault(fault, lasts) => {
+                self.begin_fault(fault.clone(), *lasts);
+                Ok(())
+            }
+            SoakOperation::Compact => {
+                let newest = self.config_maps().await?.metadata.resource_version;
+                let newest = newest.context("a list has a version")?.parse()?;
+                self.begin_fault(ApiFault::Compacted(newest), Duration::from_secs(2));
+                Ok(())
+            }
+            SoakOperation::EndWatches => {
+                self.proxy.end_watches();
+                Ok(())
+            }
+            SoakOperation::Disconnect => {
+                let now = Timestamp::now();
+                self.excuses.faults.push((now.saturating_sub(SOON_BEFORE)?, now));
+                self.proxy.drop_connections();
+                Ok(())
+            }
+            SoakOperation::Kill => {
+                self.windlass.operator.kill()?;
+                self.excuses.kills.push(Timestamp::now());
+                self.heal();
+                if let Some(other) = &mut self.other {
+                    self.windlass.operator.exchange(other);
+                }
+                self.windlass.resume().await
+            }
+        }
+    }
+
+    async fn push(
+        &mut self,
+        folder: &str,
+        change: &CommitChange,
+        model: &mut Model,
+    ) -> anyhow::Result<()> {
+        let (object, is_gone) = match change {
+            CommitChange::Value(object) => {
+                model.change(folder, object);
+                (object.clone(), false)
+            }
+            CommitChange::More => (model.add(folder), false),
+            CommitChange::Less(object) => {
+                model.remove(folder, object);
+                (object.clone(), true)
+            }
+        };
+        let path = path(folder, &object);
+        let sha = if is_gone {
+            self.repository.delete(&[&path], "less")?
+        } else {
+            let value = model.folders.get(folder).and_then(|it| it.objects.get(&object));
+            let text = config_map(&object, value.map_or("", String::as_str));
+            self.repository.commit(&[(&path, &text)], "a change")?
+        };
+        self.revision = revision(&sha);
+        self.story.request(&StoryTarget::git_repository(SOURCE)).await.map(drop)
+    }
+
+    /// Suspends a Kustomization, or has it go on.
+    pub(super) async fn suspend(&self, name: &str, is_suspended: bool) -> anyhow::Result<()> {
+        let spec = json!({"spec": {"suspend": is_suspended}});
+        self.story.merge(&StoryTarget::kustomization(name), spec).await.map(drop)
+    }
+
+    fn begin_fault(&mut self, fault: ApiFault, lasts: Duration) {
+        self.proxy.begin(fault);
+        let now = Timestamp::now();
+        let until = now.saturating_add(lasts).unwrap_or(Timestamp::MAX);
+        self.excuses.faults.push((now, until));
+        self.fault_until = Some(Instant::now() + lasts);
+    }
+
+    /// Ends the fault whose time is over.
+    pub(super) fn end_fault_in_time(&mut self) {
+        if self.fault_until.is_some_and(|until| Instant::now() >= until) {
+            self.heal();
+        }
+    }
+
+    /// Ends the fault that is on.
+    pub(super) fn heal(&mut self) {
+        self.fault_until = None;
+        self.proxy.heal();
+    }
+
+    async fn config_maps(&self) -> anyhow::Result<kube::api::ObjectList<ConfigMap>> {
+        let api = Api::<ConfigMap>::namespaced(self.story.client.clone(), &self.story.namespace);
+        Ok(api.list(&ListParams::default().labels(OWNER_NAME)).await?)
+    }
+
+    /// What is not as the model has it, a line each.
+    pub(super) async fn differences(&mut self, model: &Model) -> anyhow::Result<Vec<String>> {
+        ensure!(
+            self.windlass.operator.is_running()?,
+            "windlass has ended by itself\n{}",
+            self.log()
+        );
+        let mut wrong = self.wrong_kustomizations(model).await?;
+        let mut live: BTreeMap<String, ConfigMap> =
+            self.config_maps().await?.items.into_iter().map(|it| (it.name_any(), it)).collect();
+        for (name, (owner, value)) in model.objects() {
+            let Some(object) = live.remove(&name) else {
+                wrong.push(format!("ConfigMap {name} is missing"));
+                continue;
+            };
+            let is = object.data.as_ref().and_then(|data| data.get("value"));
+            if is != Some(&value) {
+                wrong.push(format!("ConfigMap {name} holds {is:?} and should hold {value}"));
+            }
+            if object.labels().get(OWNER_NAME) != Some(&owner) {
+                wrong.push(format!("ConfigMap {name} does not belong to {owner}"));
+            }
+        }
+        wrong.extend(live.keys().map(|name| format!("ConfigMap {name} should not be there")));
+        Ok(wrong)
+    }
+
+    async fn wrong_kustomizations(&self, model: &Model) -> anyhow::Result<Vec<String>> {
+        let client = self.story.client.clone();
+        let namespace = &self.story.namespace;
+        let api = Api::<DynamicObject>::namespaced_with(client, namespace, &kustomizations());
+        let listed = api.list(&ListParams::default()).await?.items;
+        let listed: BTreeMap<String, DynamicObject> =
+            listed.into_iter().map(|it| (it.name_any(), it)).collect();
+        let mut wrong = Vec::new();
+        for (name, folder) in &model.folders {
+            let is_wanted = folder.state != State::Deleted;
+            match listed.get(name) {
+                None if is_wanted => wrong.push(format!("Kustomization {name} is missing")),
+                Some(_) if !is_wanted => {
+                    wrong.push(format!("Kustomization {name} should not be there"));
+                }
+                None => {}
+                Some(object) => {
+                    let mut expected: Vec<String> = folder
+                        .objects
+                        .keys()
+                        .map(|object| format!("{namespace}_{object}__ConfigMap"))
+                        .collect();
+                    expected.sort();
+                    wrong.extend(self.wrong_status(name, object, &expected));
+                }
+            }
+        }
+        Ok(wrong)
+    }
+
+    fn wrong_status(
+        &self,
+        name: &str,
+        object: &DynamicObject,
+        expected: &[String],
+    ) -> Option<String> {
+        let status = &object.data["status"];
+        let ready = condition(object, "Ready");
+        let mut recorded = inventory(object);
+        recorded.sort_unstable();
+        let is_current = status["observedGeneration"].as_i64() == object.metadata.generation;
+        if ready["status"] != "True" || !is_current {
+            let generation = object.metadata.generation.unwrap_or_default();
+            return Some(format!("Kustomization {name} of generation {generation} is {ready}"));
+        }
+        if status["lastAppliedRevision"] != self.revision {
+            let applied = &status["lastAppliedRevision"];
+            return Some(format!(
+                "Kustomization {name} is at {applied} and not at {}",
+                self.revision
+            ));
+        }
+        (recorded != expected)
+            .then(|| format!("Kustomization {name} has {recorded:?} and should have {expected:?}"))
+    }
+
+    /// Fails when windlass asked for the deletion of an object that nobody ever took away.
+    pub(super) fn judge_deletions(&mut self, model: &Model) -> anyhow::Result<()> {
+        let writes = self.proxy.writes();
+        for write in writes.iter().skip(self.judged) {
+            let Some(path) = write.strip_prefix("DELETE ") else { continue };
+            let name = path.rsplit('/').next().unwrap_or_default();
+            if !model.removed.contains(name) {
+                bail!("windlass sent {write}, and it should live");
+            }
+        }
+        self.judged = writes.len();
+        Ok(())
+    }
+
+    /// Fails when a write to a managed object is not in exactly one audit.
+    pub(super) async fn judge_audits(&self) -> anyhow::Result<Tally> {
+        let writes = self.story.timed_changes()?;
+        let writes = writes.iter().map(|(at, change)| ObjectWrite::of(at, change));
+        let writes: Vec<Option<ObjectWrite>> = writes.collect::<anyhow::Result<_>>()?;
+        let writes: Vec<ObjectWrite> = writes.into_iter().flatten().collect();
+        let judged = judge(&writes, &audits(&self.story).await?, &self.excuses);
+        judged.map_err(|wrong| self.unaudited(&wrong, writes.len()))
+    }
+
+    /// An error that says which writes are not audited, what windlass logged of their objects and when it was disturbed.
+    fn unaudited(&self, wrong: &[Violation], writes: usize) -> anyhow::Error {
+        let log = self.windlass.operator.log().unwrap_or_else(|error| error.to_string());
+        let mut text = format!("{} of {writes} writes are not in exactly one audit", wrong.len());
+        for Violation { name, text: what } in wrong.iter().take(MAX_SHOWN_VIOLATIONS) {
+            // The Kustomization is called as its objects are, without their number.
+            let owner = name.rsplit_once('-').map_or(name.as_str(), |(owner, _)| owner);
+            let lines = log.lines().filter(|line| line.contains(owner));
+            let lines: Vec<&str> = lines.take(MAX_LOG_LINES_PER_OBJECT).collect();
+            text = format!("{text}\n{what}; the log about {owner}:\n{}", lines.join("\n"));
+        }
+        let Excuses { kills, faults } = &self.excuses;
+        let kills: Vec<String> =
+            kills.iter().map(|at| format!("\nwindlass was killed at {at}")).collect();
+        let faults =
+            faults.iter().map(|(from, to)| format!("\nthe API server failed from {from} to {to}"));
+        let faults: Vec<String> = faults.collect();
+        anyhow!("{text}{}{}", kills.concat(), faults.concat())
+    }
+
+    /// Resident memory of windlass.
+    pub(super) fn memory_kib(&self) -> anyhow::Result<u64> {
+        let id = self.windlass.operator.id().context("windlass is not running")?;
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|it| it.split_whitespace().next()).context("no VmRSS")?;
+        Ok(number.parse()?)
+    }
+
+    /// The end of windlass's log.
+    pub(super) fn log(&self) -> String {
+        format!("the log of windlass ends:\n{}", self.windlass.operator.tail(LOG_LINES))
+    }
+
+    /// Ends everything.
+    pub(super) async fn end(self) -> anyhow::Result<()> {
+        drop((self.windlass, self.proxy, self.server));
+        self.story.end().await
+    }
+}
+
+/// What is not there cannot be edited, and it may not be there yet, or no more.
+fn tolerate_absence(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
+    match outcome {
+        Err(error) => match error.downcast_ref::<kube::Error>() {
+            Some(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            _ => Err(error),
+        },
+        Ok(()) => Ok(()),
+    }
+}

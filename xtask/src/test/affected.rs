@@ -1,0 +1,439 @@
+//! What a change can break: the crates that depend on what was changed, and the stories about it.
+//!
+//! Crates are known from cargo; stories from a table of places, in which a place that is not named stands for all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use cargo_metadata::{Metadata, MetadataCommand};
+use testbed::root;
+
+use crate::tool::{CONFORMANCE, E2E, STRESS};
+
+/// The package of the tidy tests, which every change concerns.
+const TIDY: &str = "xtask";
+
+/// The program.
+const WINDLASS: &str = "windlass";
+
+/// Packages whose tests and commands start the program.
+const STARTING_WINDLASS: [&str; 3] = [CONFORMANCE.0, STRESS.0, E2E.0];
+
+/// Folders that the package of the root reads, or builds into the program.
+const OF_ROOT: [&str; 3] = ["src/", "deploy/", "config/"];
+
+/// Folders whose files only this package reads, though another one is above them.
+const READERS: [(&str, &str); 4] = [
+    ("e2e/charts/", CONFORMANCE.0),
+    ("e2e/overlays/", CONFORMANCE.0),
+    ("e2e/conformance/", CONFORMANCE.0),
+    ("e2e/fuzz/", STRESS.0),
+];
+
+/// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
+const PLACES: [(&str, &[&str]); 46] = [
+    ("src/cli/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
+    ("src/cli/bootstrap", &["bootstrap"]),
+    ("src/cli/migrate", &["migration"]),
+    ("src/cli/install", &["installation"]),
+    ("src/cli/uninstall", &["installation", "migration"]),
+    ("src/cli/helmfile", &["releases::helmfile", "stories::helmfile", "cli::"]),
+    ("operator/runtime/src/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
+    ("operator/notification/src/alert", &["notifications::", "services::"]),
+    ("operator/source/src/bucket", &["bucket::", "stories::bucket", "stories::sources"]),
+    ("src/controllers/crd_guard", &["crd_exports::", "stories::crd", "releases::crd"]),
+    ("operator/notification/src/delivery", &["notifications::", "services::"]),
+    ("operator/source/src/external_artifact", &["stories::sources", "references::", "kinds::"]),
+    (
+        "operator/source/src/git_repository",
+        &["stories::git", "stories::sources", "stories::verification", "sources::"],
+    ),
+    (
+        "operator/source/src/helm_chart",
+        &[
+            "charts::",
+            "stories::helm_chart",
+            "stories::verified_charts",
+            "stories::chart_repositories",
+        ],
+    ),
+    ("src/controllers/helm_release", &["releases::", "releases_alone::"]),
+    (
+        "operator/source/src/helm_repository",
+        &["charts::", "stories::helm_chart", "stories::chart_repositories", "sources::"],
+    ),
+    (
+        "src/controllers/helmfile",
+        &["releases::helmfile", "releases_alone::", "stories::helmfile", "releases::release_moves"],
+    ),
+    ("operator/source/src/http_archive", &["stories::http_archive", "sources::"]),
+    (
+        "operator/notification/src/incident",
+        &["notifications::incidents", "notifications::takeover", "cli::incidents"],
+    ),
+    ("src/controllers/kustomization", &["stories::", "tenancy::", "restarts::"]),
+    (
+        "operator/runtime/src/lifecycle",
+        &[
+            "stories::lifecycles",
+            "releases::lifecycle",
+            "releases_alone::lifecycle",
+            "releases::helmfile_lifecycles",
+            "releases::approvals",
+        ],
+    ),
+    ("operator/source/src/oci_repository", &["oci::", "stories::oci", "stories::image_signatures"]),
+    ("operator/notification/src/provider", &["notifications::", "services::"]),
+    (
+        "operator/notification/src/receiver",
+        &["notifications::receivers", "releases::webhooks", "stories::hold"],
+    ),
+    ("src/controllers/release_runner", &["releases::", "releases_alone::", "cli::"]),
+    (
+        "engines/cause/",
+        &["cli::", "notifications::incidents", "sources::hostile_servers::addresses"],
+    ),
+    ("engines/crdguard/", &["crd_exports::", "stories::crd", "releases::crd"]),
+    ("engines/envsubst/", &["stories::substitution"]),
+    ("engines/helm/", &["releases::", "releases_alone::"]),
+    ("engines/helmfile/", &["releases::helmfile", "stories::helmfile"]),
+    ("engines/image/", &[]),
+    ("engines/kustomize/", &["stories::"]),
+    (
+        "engines/lifecycle/",
+        &[
+            "stories::lifecycles",
+            "releases::lifecycle",
+            "releases_alone::lifecycle",
+            "releases::approvals",
+        ],
+    ),
+    ("engines/notify/", &["notifications::", "services::"]),
+    ("engines/release/", &["releases::", "releases_alone::"]),
+    ("engines/signatures/", &["stories::trust", "stories::verif", "stories::image_signatures"]),
+    (
+        "engines/sops/",
+        &["stories::decryption", "stories::trust", "clouds::", "releases::helmfile_secrets"],
+    ),
+    ("engines/sprig/", &["releases::", "releases_alone::"]),
+    ("tools/", &[]),
+    ("xtask/", &[]),
+    ("docs/", &[]),
+    ("docs/getting-started", &["installation"]),
+    ("e2e/charts/", &[]),
+    ("e2e/conformance/", &[]),
+    ("e2e/fuzz/", &[]),
+    ("e2e/overlays/", &[]),
+];
+
+/// What is tested.
+#[derive(Debug)]
+pub(super) struct Selection {
+    /// Packages, unless it is all of them.
+    packages: Option<BTreeSet<String>>,
+    /// How the names of stories begin, unless it is all of them.
+    stories: Option<BTreeSet<&'static str>>,
+}
+
+impl Selection {
+    /// All of it.
+    pub(super) fn everything() -> Self {
+        Self { packages: None, stories: None }
+    }
+
+    pub(super) fn is_everything(&self) -> bool {
+        self.packages.is_none()
+    }
+
+    pub(super) fn has_stories(&self) -> bool {
+        self.stories.as_ref().is_none_or(|stories| !stories.is_empty())
+    }
+
+    pub(super) fn has_story(&self, name: &str) -> bool {
+        let stories = self.stories.as_ref();
+        stories.is_none_or(|stories| stories.iter().any(|start| name.starts_with(start)))
+    }
+
+    /// Whether a package is tested.
+    pub(super) fn has_package(&self, name: &str) -> bool {
+        self.packages.as_ref().is_none_or(|packages| packages.contains(name))
+    }
+
+    /// The packages to compile; none for the whole workspace.
+    pub(super) fn packages(&self) -> Vec<String> {
+        let mut packages: Vec<String> = self.packages.iter().flatten().cloned().collect();
+        if packages.is_empty() {
+            return packages;
+        }
+        if self.has_stories() {
+            packages.push(E2E.0.to_owned());
+        }
+        if STARTING_WINDLASS.iter().any(|name| packages.iter().any(|it| it == name)) {
+            packages.push(WINDLASS.to_owned());
+        }
+        packages.sort();
+        packages.dedup();
+        packages
+    }
+}
+
+/// What the changes since a commit concern, those that are not committed among them.
+///
+/// # Errors
+/// Git or cargo does not answer.
+pub(super) fn selection(revision: &str) -> anyhow::Result<Selection> {
+    let metadata =
+        MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec()?;
+    let mut paths = git(&["diff", "--name-only", "--no-renames", revision])?;
+    paths.extend(git(&["ls-files", "--others", "--exclude-standard"])?);
+    let selection = concerned(&Graph::of(&metadata), &paths);
+    let say = |all: Option<String>| all.unwrap_or_else(|| "all".to_owned());
+    let packages =
+        selection.packages.as_ref().map(|it| it.iter().cloned().collect::<Vec<_>>().join(" "));
+    let stories =
+        selection.stories.as_ref().map(|it| it.iter().copied().collect::<Vec<_>>().join(" "));
+    eprintln!("{} files changed since {revision}", paths.len());
+    eprintln!("packages: {}\nstories:  {}", say(packages), say(stories));
+    Ok(selection)
+}
+
+fn git(arguments: &[&str]) -> anyhow::Result<Vec<String>> {
+    let output = Command::new("git").args(arguments).current_dir(root()).output();
+    let output = output.context("git cannot be started")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "git {}: {}", arguments.join(" "), errors.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+}
+
+/// Members of the workspace.
+#[derive(Debug, Default)]
+struct Graph {
+    /// Folders below the root, and the package in each.
+    folders: BTreeMap<String, String>,
+    /// Packages and those that depend on them.
+    users: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Graph {
+    fn of(metadata: &Metadata) -> Self {
+        let mut graph = Self::default();
+        for package in &metadata.packages {
+            let folder = package
+                .manifest_path
+                .parent()
+                .and_then(|it| it.strip_prefix(&metadata.workspace_root).ok());
+            let folder = folder.map(|it| it.as_str().to_owned()).unwrap_or_default();
+            graph.folders.insert(folder, package.name.to_string());
+            for dependency in package.dependencies.iter().filter(|it| it.path.is_some()) {
+                graph
+                    .users
+                    .entry(dependency.name.clone())
+                    .or_default()
+                    .insert(package.name.to_string());
+            }
+        }
+        graph
+    }
+
+    /// The package that a file is of: that which reads its folder, else that of the deepest folder above it.
+    fn package(&self, path: &str) -> Option<&String> {
+        let reader = READERS.iter().find(|(folder, _)| path.starts_with(folder));
+        if let Some((_, reader)) = reader {
+            return self.folders.values().find(|package| package == reader);
+        }
+        let above = self.folders.iter().filter(|(folder, _)| {
+            !folder.is_empty()
+                && path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
+        });
+        let deepest = above.max_by_key(|(folder, _)| folder.len());
+        let is_of_root = OF_ROOT.iter().any(|folder| path.starts_with(folder));
+        let root = || self.folders.get("").filter(|_| is_of_root || path == "Cargo.toml");
+        deepest.map(|(_, package)| package).or_else(root)
+    }
+
+    /// Packages and all that depend on them.
+    fn with_users(&self, changed: BTreeSet<String>) -> BTreeSet<String> {
+        let mut waiting: Vec<String> = changed.iter().cloned().collect();
+        let mut all = changed;
+        while let Some(package) = waiting.pop() {
+            for user in self.users.get(&package).into_iter().flatten() {
+                if all.insert(user.clone()) {
+                    waiting.push(user.clone());
+                }
+            }
+        }
+        all
+    }
+}
+
+fn concerned(graph: &Graph, paths: &[String]) -> Selection {
+    let is_whole = |path: &&String| {
+        let settings = ["Cargo.", ".cargo", ".ci", "rust-toolchain", "clippy.toml"];
+        settings.iter().any(|start| path.starts_with(start))
+    };
+    if paths.iter().any(|path| is_whole(&path)) {
+        return Selection::everything();
+    }
+    let changed = paths.iter().filter_map(|path| graph.package(path)).cloned().collect();
+    let mut packages = graph.with_users(changed);
+    packages.insert(TIDY.to_owned());
+    let mut stories = Some(BTreeSet::new());
+    for path in paths {
+        let place = PLACES
+            .iter()
+            .filter(|(place, _)| path.starts_with(place))
+            .max_by_key(|(place, _)| place.len());
+        match (place, graph.package(path)) {
+            (Some((_, names)), _) => stories.iter_mut().for_each(|all| all.extend(*names)),
+            // A page or a setting that no package has.
+            (None, None) => {}
+            (None, Some(_)) if path.starts_with("e2e/tests/") => {
+                let module = path.trim_start_matches("e2e/tests/").split(['/', '.']).next();
+                let known = module.and_then(|module| {
+                    MODULES.into_iter().find(|it| it.trim_end_matches(':') == module)
+                });
+                match known {
+                    Some(known) => stories.iter_mut().for_each(|all| all.extend([known])),
+                    None => stories = None,
+                }
+            }
+            (None, Some(_)) => stories = None,
+        }
+    }
+    Selection { packages: Some(packages), stories }
+}
+
+/// The modules of stories.
+pub(super) const MODULES: [&str; 26] = [
+    "bootstrap::",
+    "bootstrap_at_gitea::",
+    "bucket::",
+    "charts::",
+    "cli::",
+    "clouds::",
+    "crd_exports::",
+    "faults::",
+    "installation::",
+    "kinds::",
+    "leader::",
+    "migration::",
+    "migration_of_flux::",
+    "notifications::",
+    "oci::",
+    "poison::",
+    "references::",
+    "releases::",
+    "releases_alone::",
+    "restarts::",
+    "services::",
+    "shards::",
+    "sources::",
+    "stories::",
+    "tenancy::",
+    "test_bed::",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph() -> Graph {
+        let metadata =
+            MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec();
+        Graph::of(&metadata.unwrap())
+    }
+
+    fn of(paths: &[&str]) -> Selection {
+        let paths: Vec<String> = paths.iter().map(|&path| path.to_owned()).collect();
+        concerned(&graph(), &paths)
+    }
+
+    #[test]
+    fn a_controller_concerns_the_program_and_its_own_stories() {
+        let selection = of(&["operator/source/src/oci_repository/resolve.rs"]);
+        let packages = selection.packages.clone().unwrap();
+        assert!(
+            packages.contains("source-controller")
+                && packages.contains("windlass")
+                && packages.contains("xtask")
+                && !packages.contains("helm")
+        );
+        assert!(
+            selection.has_story("oci::a_tag_moves") && !selection.has_story("releases::drift::a")
+        );
+    }
+
+    #[test]
+    fn an_engine_concerns_the_crates_that_use_it() {
+        let packages = of(&["engines/goyaml/src/lib.rs"]).packages.unwrap();
+        for name in ["goyaml", "helm", "windlass", "conformance", "xtask"] {
+            assert!(packages.contains(name), "{name}");
+        }
+        assert!(of(&["engines/goyaml/src/lib.rs"]).stories.is_none());
+    }
+
+    #[test]
+    fn a_page_concerns_the_tidy_tests_only_and_a_lock_file_everything() {
+        let page = of(&["CONTRIBUTING.md"]);
+        assert_eq!(page.packages.clone().unwrap(), BTreeSet::from(["xtask".to_owned()]));
+        assert!(!page.has_stories());
+        for path in ["Cargo.lock", "rust-toolchain.toml", "clippy.toml"] {
+            assert!(of(&[path]).is_everything(), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_windlass_is_installed_from_concerns_all_stories() {
+        for path in ["deploy/chart/files/base/rbac.yaml", "config/samples/kustomization.yaml"] {
+            let selection = of(&[path]);
+            assert!(selection.stories.is_none() && selection.has_package("windlass"), "{path}");
+        }
+    }
+
+    #[test]
+    fn recorded_charts_concern_the_package_that_reads_them_and_no_story() {
+        let selection = of(&["e2e/charts/web/case.yaml"]);
+        assert!(selection.has_package("conformance") && !selection.has_stories());
+        let packages = selection.packages();
+        assert!(packages.contains(&"windlass".to_owned()) && !packages.contains(&"e2e".to_owned()));
+    }
+
+    #[test]
+    fn a_story_concerns_its_module() {
+        let selection = of(&["e2e/tests/releases/drift.rs"]);
+        assert!(
+            selection.has_story("releases::drift::a") && !selection.has_story("releases_alone::a")
+        );
+        assert!(of(&["e2e/src/harness/story.rs"]).stories.is_none());
+    }
+
+    #[test]
+    fn every_place_exists_and_every_name_is_one_of_a_story() {
+        let lines = std::fs::read_to_string(root().join("e2e/tests/main.rs")).unwrap();
+        let modules: Vec<String> = lines
+            .lines()
+            .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'))
+            .map(|it| format!("{it}::"))
+            .collect();
+        assert_eq!(modules, MODULES);
+        for (place, names) in PLACES {
+            let (folder, start) = place.rsplit_once('/').unwrap();
+            let mut entries =
+                std::fs::read_dir(root().join(folder)).unwrap().map(|it| it.unwrap().file_name());
+            assert!(entries.any(|name| name.to_string_lossy().starts_with(start)), "{place}");
+            for name in names {
+                let module = name.split("::").next().unwrap();
+                assert!(MODULES.iter().any(|it| it.starts_with(module)), "{name}");
+                let Some(file) = name.split("::").nth(1).filter(|file| !file.is_empty()) else {
+                    continue;
+                };
+                let mut files = std::fs::read_dir(root().join("e2e/tests").join(module)).unwrap();
+                assert!(
+                    files.any(|it| it.unwrap().file_name().to_string_lossy().starts_with(file)),
+                    "{name}"
+                );
+            }
+        }
+    }
+}
