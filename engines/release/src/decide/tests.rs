@@ -219,7 +219,7 @@ fn an_action_that_failed_too_often_is_not_begun_unless_forced() {
 #[test]
 fn what_is_in_sync_is_left_alone_unless_forced() {
     let seen = known(&[(1, "deployed")]);
-    assert_eq!(done(&desired("1.0.0", "a"), &seen, false), "Rest");
+    assert_eq!(done(&desired("1.0.0", "a"), &seen, false), "Nothing");
     assert_eq!(done(&desired("1.0.0", "a"), &seen, true), "upgrade");
 }
 
