@@ -190,7 +190,7 @@ async fn refused(story: &Story, server: &GitServer) -> Result<()> {
     ensure_refused("https://me:hunter3@127.0.0.1:1/a.git", &[], "pass --password").await?;
     ensure_refused(&url, &["--path=../up"], "not a folder of the repository").await?;
     ensure_refused(&url, &["--profile=lockdown"], "windlass install --profile lockdown").await?;
-    repository.commit(&[("README.md", "of somebody")], "first")?;
+    repository.commit(&[("README.md", "of the team")], "first")?;
     ensure_refused(&url, &["--branch=prod"], "has no branch `prod`, but has main").await?;
     ensure!(story.read(&deployment(&story.namespace)).await?.is_none(), "something was written");
     let options = ["--branch=main", "--timeout=1s"];
@@ -209,7 +209,24 @@ async fn refused(story: &Story, server: &GitServer) -> Result<()> {
         }))
         .await?;
     ensure_refused(&url, &[], "windlass migrate from-flux").await?;
-    story.delete(&controller).await
+    story.delete(&controller).await?;
+
+    // The Pods of windlass would wait for this process, which is not one of them.
+    let lease = "windlass-leader-election";
+    let now = jiff::Timestamp::now();
+    story
+        .apply_value(json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": lease},
+            "spec": {
+                "holderIdentity": "laptop", "leaseDurationSeconds": 60, "renewTime": format!("{now:.6}"),
+            },
+        }))
+        .await?;
+    let before = repository.hash("main")?;
+    ensure_refused(&url, &["--branch=main"], "'laptop' holds Lease").await?;
+    ensure!(repository.hash("main")? == before, "something was pushed");
+    ensure!(story.read(&deployment(&story.namespace)).await?.is_none(), "something was installed");
+    story.delete(&StoryTarget::new("coordination.k8s.io/v1", "Lease", lease)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -145,6 +145,7 @@ async fn bootstrap(args: &Git, forge: Option<&Forge>) -> anyhow::Result<()> {
     super::check::is_supported(&version)?;
     definitions::check(&cluster, &wanted, false).await?;
     Operators::find(&cluster).await?.permit_installation(namespace)?;
+    install::leader::permit_leases(&cluster, namespace, &wanted).await?;
     let ca = args.following.ca()?;
     let access = Credentials::find(&cluster, namespace, &args.url, &args.given, ca.clone()).await?;
     let asks = forge.is_none() && !args.silent;
