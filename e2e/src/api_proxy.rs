@@ -30,7 +30,7 @@ use http_request::Gate;
 /// What the API server, or the way to it, does wrong until [`ApiProxy::heal`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApiFault {
-    /// Nobody answers: connections are closed, and so are new ones.
+    /// The API server is unreachable: open connections are closed, and so are new ones.
     Gone,
     /// Every answer begins this much later.
     Slow(Duration),
@@ -45,7 +45,8 @@ pub enum ApiFault {
     Unauthorized,
     /// Requests with this bearer token are answered with 401.
     Revoked(String),
-    /// Every open watch ends, and those that go on from a resourceVersion below this one are told that it is too old.
+    /// Every open watch ends, and a watch that resumes from a resourceVersion below this one gets the error that it is too
+    /// old.
     Compacted(u64),
 }
 
@@ -71,7 +72,7 @@ impl std::fmt::Display for Moment {
 #[derive(Debug)]
 pub struct Cut {
     receiver: oneshot::Receiver<String>,
-    /// What was told, while writes are still under way.
+    /// The write at which the connection was lost, while other writes are still under way.
     request: Option<String>,
     gate: Arc<Gate>,
 }
@@ -163,8 +164,8 @@ impl ApiProxy {
         self.gate.drop_connections();
     }
 
-    /// Orders that the connection is lost at the `number`-th write from now on, counted from 1. From then on nobody
-    /// answers, until [`ApiProxy::heal`]. Writes are counted anew.
+    /// Orders that the connection is lost at the `number`-th write from now on, counted from 1. From then on no request is
+    /// answered, until [`ApiProxy::heal`]. Writes are counted anew.
     pub fn cut_at(&self, number: usize, moment: Moment) -> Cut {
         Cut { receiver: self.gate.cut_at(number, moment), request: None, gate: self.gate.clone() }
     }

@@ -1,6 +1,6 @@
 //! A certificate authority for one test bed.
 //!
-//! Here: issuing certificates for servers, for Kubernetes users and for who signs.
+//! Here: issuing certificates for servers, for Kubernetes users and for signers.
 //! Elsewhere: where they are written (`control_plane`), who serves them (`git_server`).
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// Signs what the servers of a bed show; nobody outside the bed trusts it.
+/// Signs the certificates of a bed's servers; nothing outside of the bed trusts it.
 #[derive(Debug)]
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -29,7 +29,7 @@ pub struct IssuedCertificate {
 }
 
 impl Authority {
-    /// Makes an authority that nobody has seen before.
+    /// Makes a new authority, with a key of its own.
     pub fn generate() -> Result<Self> {
         let key = KeyPair::generate().context("cannot generate a key")?;
         let certificate = params()?.self_signed(&key).context("cannot sign")?.pem();

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use crate::control_plane::{ControlPlane, State};
 use testbed::binaries::Binaries;
 
-/// The name that is meant when none is given.
+/// The name of the control plane when none is given.
 pub const DEFAULT_NAME: &str = "dev";
 
 /// Starts the control plane `name`, and prints how to use it. Fine if it runs already.

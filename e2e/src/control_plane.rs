@@ -50,7 +50,7 @@ impl ControlPlane {
         Self::start_in(State::temporary, &mut |_| {}).await
     }
 
-    /// Starts one in the folder that `state` makes, and tells `report` of each step.
+    /// Starts one in the folder that `state` makes, and reports each step to `report`.
     ///
     /// Ready means: the API server says so, the node is Ready, the `default` service accounts
     /// exist, and so does the namespace `flux-system` with its service account `windlass`.
@@ -214,7 +214,7 @@ impl Drop for ControlPlane {
 /// program that is killed and started again.
 const PORT_SEARCH_RANGE: std::ops::Range<u16> = 15_000..32_000;
 
-/// Ports that nobody listens on. They are all held before any is let go, so they differ; until a
+/// Ports on which no program listens. They are all held before any is let go, so they differ; until a
 /// program binds its own, another may take it, which the start notices and repeats.
 pub(crate) fn free_ports<const PORT_COUNT: usize>() -> Result<[u16; PORT_COUNT]> {
     let mut random = Random::new(Random::seed() ^ (u64::from(std::process::id()) << 32));

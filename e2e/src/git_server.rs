@@ -28,17 +28,17 @@ pub(crate) use tls::{LOOPBACK, acceptor};
 /// Who may read.
 #[derive(Clone, Default)]
 pub enum Access {
-    /// Everybody.
+    /// Every client.
     #[default]
     Open,
-    /// Whoever knows a user name and a password.
+    /// A client that sends a user name and a password.
     Basic {
         /// The user name.
         user: String,
         /// The password.
         password: String,
     },
-    /// Whoever carries a token.
+    /// A client that sends a bearer token.
     Bearer(String),
 }
 
@@ -86,7 +86,7 @@ impl GitServer {
         Self::start_with(access, Some(Authority::generate()?), false)
     }
 
-    /// [`GitServer::start_tls`] for those only who show a certificate of [`GitServer::authority`].
+    /// [`GitServer::start_tls`], which accepts only clients with a certificate of [`GitServer::authority`].
     pub fn start_mutual_tls(access: Access) -> Result<Self> {
         Self::start_with(access, Some(Authority::generate()?), true)
     }

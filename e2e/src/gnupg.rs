@@ -65,7 +65,7 @@ impl GnuPg {
     /// What `gpg` prints.
     ///
     /// # Errors
-    /// What it says.
+    /// The command fails; the error has its output.
     pub fn run(&self, arguments: &[&str]) -> Result<String> {
         let output = Command::new("gpg").args(&self.options).args(arguments).output();
         let output = output.context("cannot start `gpg`")?;

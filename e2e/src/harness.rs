@@ -1,6 +1,6 @@
 //! What stories are written with.
 //!
-//! Here: waiting for the world, and the re-exports stories use.
+//! Here: waiting for what the cluster and its servers do, and the re-exports that stories use.
 //! Elsewhere: the control plane of a test run (`test_bed`), one story's namespace (`story`), what a
 //! failure shows (`diagnosis`), windlass at work (`windlass`), Flux's objects and what becomes of
 //! them (`flux`), a test in a process of its own (`subprocess`), who wrote what (`audit`), manifests for
@@ -50,9 +50,9 @@ pub use windlass::{Windlass, create_crds};
 /// comes no later for that.
 const TIMEOUT_FACTOR: u32 = 4;
 
-/// Asks again and again until there is an answer.
+/// Calls `ask` repeatedly until there is an answer.
 ///
-/// `Ok(None)` and errors both mean "not yet"; the last error is told when time is up.
+/// `Ok(None)` and errors both mean "not yet"; the last error is part of the failure when time is up.
 pub async fn await_until<T>(
     what: &str,
     timeout: Duration,

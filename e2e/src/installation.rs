@@ -276,7 +276,7 @@ impl Installation {
     /// Fails when windlass, or a program in its place, has ended.
     ///
     /// # Errors
-    /// That it has.
+    /// A program has ended.
     pub fn check(&mut self) -> anyhow::Result<()> {
         for operator in &mut self.operators {
             ensure!(operator.is_running()?, "the operator has ended");
@@ -352,7 +352,7 @@ fn start_operators(cluster: &Cluster, serving: Serving<'_>) -> anyhow::Result<Ve
     }
 }
 
-/// Starts a program that needs to be told nothing but where the cluster is. `{folder}` is a folder of its own.
+/// Starts a program that needs no setting but the address of the cluster. `{folder}` is a folder of its own.
 fn start_program(line: &str, cluster: &Cluster) -> anyhow::Result<Operator> {
     let kubeconfig = cluster.operator_kubeconfig.display().to_string();
     // The shell gives its place to the program, so that its id is the program's.

@@ -1,4 +1,4 @@
-//! The test bed and the stories told on it.
+//! The test bed and the stories that run on it.
 //!
 //! Here: a real control plane on loopback ([`control_plane`]), real peers ([`git_server`], [`servers`], [`proxy`], [`signer`]),
 //! what is between them and the program ([`api_proxy`], [`relay`], [`tls_front`], [`names`]),

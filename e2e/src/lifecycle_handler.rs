@@ -66,7 +66,7 @@ async fn write(events: &Api<LifecycleEvent>, event: &LifecycleEvent, status: &Va
     }
 }
 
-/// What the API server calls this controller, as which it has to answer.
+/// The name by which the API server knows this controller, which has to be in its answers.
 async fn own_name(client: &Client) -> Result<String> {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;

@@ -1,4 +1,4 @@
-//! A server of a story under names of the internet: TLS with those names, and a proxy that leads everybody to it.
+//! A server of a story under names of the internet: TLS with those names, and a proxy that leads every client to it.
 //!
 //! For programs that know the addresses of clouds and have no setting for others. Elsewhere: both parts (`tls_front`, `proxy`).
 

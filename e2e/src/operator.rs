@@ -1,7 +1,7 @@
 //! The program under test, run as its users run it.
 //!
 //! Here: finding it, starting, stopping, freezing, killing, starting again; its log.
-//! Elsewhere: what it is told to do (the stories), where it runs (`control_plane`).
+//! Elsewhere: the objects that it reconciles (the stories), where it runs (`control_plane`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -130,7 +130,7 @@ impl Operator {
         &self.folder
     }
 
-    /// The folder in which it makes temporary files, which is nobody else's.
+    /// The folder in which it makes temporary files, which no other program uses.
     pub fn temporary_files(&self) -> PathBuf {
         self.folder.join("tmp")
     }

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 
-/// Linux tells processes about times in hundredths of a second, whatever its own clock does.
+/// Linux reports times of processes in hundredths of a second, whatever its own clock does.
 const TICKS_A_SECOND: f64 = 100.0;
 
 /// CPU seconds that processes have used together since their start, in user and kernel mode.

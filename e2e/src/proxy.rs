@@ -1,4 +1,4 @@
-//! An HTTP proxy on loopback that lets nobody pass without a user name and a password.
+//! An HTTP proxy on loopback that forwards only requests with the right user name and password.
 //!
 //! Here: forwarding plain requests and `CONNECT` tunnels, and the record of both.
 //! Elsewhere: the servers behind it (`git_server`).
@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 /// Longer than the head of any request that a story makes.
 const LONGEST_HEAD: usize = 64 << 10;
 
-/// Where those are led who ask for a place.
+/// Maps the host and port that a client asks for to those to which the proxy connects.
 type Places = dyn Fn(&str) -> String + Send + Sync;
 
 /// A proxy. Ends when dropped.
@@ -56,7 +56,7 @@ impl Proxy {
                 let record = Arc::clone(&record);
                 let known = known.clone();
                 let place = Arc::clone(&place);
-                // Whoever goes away in the middle is of no interest.
+                // A client that disconnects early is not a failure of the proxy.
                 tokio::spawn(async move { serve(client, &known, &*place, &record).await.ok() });
             }
         };

@@ -12,7 +12,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A seed that nobody chose.
+    /// A seed from the clock.
     pub fn seed() -> u64 {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Self::new(now.map_or(0, |it| it.as_nanos() as u64)).number() % 1_000_000

@@ -1,5 +1,5 @@
-//! A relay on loopback between the program and a server, which counts what passes, holds it back where it is told to, and
-//! turns whole connections away.
+//! A relay on loopback between the program and a server, which counts what passes, and on request holds it back or turns
+//! whole connections away.
 //!
 //! It looks into nothing that it passes on, so that may be encrypted. Elsewhere: proxies that are asked for by name (`crate::proxy`),
 //! faults between the program and the API server (`crate::api_proxy`).
@@ -79,7 +79,7 @@ impl Relay {
             while let Ok((client, _)) = listener.accept().await {
                 state.connections.fetch_add(1, Ordering::Relaxed);
                 let state = Arc::clone(&state);
-                // Whoever goes away in the middle is of no interest.
+                // A client that disconnects early is not a failure of the relay.
                 connections.spawn(async move { relay(client, server, &state).await.ok() });
                 while connections.try_join_next().is_some() {}
             }
@@ -194,7 +194,7 @@ async fn relay(mut client: TcpStream, server: SocketAddr, shared: &RelayState) -
     if shared.turned_away.load(order) > 0 {
         let mut first = [0];
         client.peek(&mut first).await?;
-        // Whoever tries TLS first finds none here.
+        // A client that tries TLS first finds none here.
         anyhow::ensure!(first[0].is_ascii_uppercase(), "it is no request over plain HTTP");
         if shared.turned_away.fetch_update(order, order, one_less).is_ok() {
             return turn_away(client).await;

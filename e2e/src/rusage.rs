@@ -48,7 +48,7 @@ pub struct Cost {
 /// This program, even where another build of it has taken its place on the disk meanwhile.
 pub const MYSELF: &str = "/proc/self/exe";
 
-/// What the parent tells of a command that took too long.
+/// The exit status with which the parent reports that a command took too long.
 const TOO_LONG: u8 = 124;
 
 /// Runs a command with its folder and environment, and without input, and measures.
@@ -88,8 +88,8 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let (program, arguments) = options.command.split_first().context("no command")?;
     let mut child = Command::new(program).args(arguments).spawn().context("cannot be started")?;
     let id = Pid::from_raw(i32::try_from(child.id()).context("no process id")?);
-    // The kernel counts what this process had before it became the command as memory of the command, so that a small
-    // one cannot be told from `getrusage`: it is stopped at its end and asked then.
+    // The kernel counts what this process had before it became the command as memory of the command, so `getrusage` says
+    // too much of a small command: the command is stopped at its end, and its memory is read then.
     let is_traced = ptrace::seize(id, ptrace::Options::PTRACE_O_TRACEEXIT).is_ok();
     let mut peak = None;
     let deadline = Instant::now() + Duration::from_secs(options.limit);

@@ -1,4 +1,4 @@
-//! Who signs commits, tags and texts: keys of `ssh-keygen` and of GnuPG, which are made for it.
+//! Signing commits, tags and texts with keys of `ssh-keygen` and of GnuPG, which are made for it.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::git_server::StoryRepository;
 use crate::gnupg::{ADDRESS, GnuPg};
 
-/// Who signs.
+/// A key that signs.
 pub struct Signer {
     folder: tempfile::TempDir,
     public: (&'static str, String),

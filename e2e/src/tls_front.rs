@@ -1,5 +1,5 @@
-//! TLS in front of a server that has none, as a load balancer ends it: with a private authority, and for those only who
-//! show a certificate if that is wanted.
+//! TLS in front of a server that has none, as a load balancer terminates it: with a private authority, and on request only
+//! for clients with a certificate.
 //!
 //! Elsewhere: servers that speak TLS themselves (`git_server`, `servers`).
 
@@ -28,12 +28,12 @@ impl Drop for TlsFront {
 }
 
 impl TlsFront {
-    /// Starts one on the current runtime; with `is_mutual` only those pass who show a certificate of the authority.
+    /// Starts one on the current runtime; with `is_mutual` only clients with a certificate of the authority are accepted.
     pub async fn start(server: SocketAddr, authority: &Authority, is_mutual: bool) -> Result<Self> {
         Self::start_with(server, acceptor(authority, &LOOPBACK, is_mutual)?).await
     }
 
-    /// Starts one that bears other names than those of this machine.
+    /// Starts one whose certificate has other names than those of this machine.
     pub async fn start_as(
         server: SocketAddr,
         authority: &Authority,
@@ -48,7 +48,7 @@ impl TlsFront {
         let accept = async move {
             while let Ok((client, _)) = listener.accept().await {
                 let acceptor = acceptor.clone();
-                // Whoever is not trusted, or goes away, is of no interest.
+                // A client that is not trusted, or disconnects early, is not a failure of the server.
                 tokio::spawn(async move {
                     let mut client = acceptor.accept(client).await?;
                     let mut server = TcpStream::connect(server).await?;

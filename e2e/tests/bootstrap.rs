@@ -171,7 +171,7 @@ async fn of_flux(story: &Story, server: &GitServer) -> Result<()> {
     Ok(())
 }
 
-/// What is in the way is told, and nothing is written.
+/// The command names what is in the way, and writes nothing.
 async fn refused(story: &Story, server: &GitServer) -> Result<()> {
     let repository = server.repository("refused")?;
     let url = server.url(&repository);

@@ -1,4 +1,4 @@
-//! Buckets on a server that checks signatures: what is fetched, what that costs, who may, what is told.
+//! Buckets on a server that checks signatures: what is fetched, what that costs, which keys may read, which errors result.
 //!
 //! Here: S3. In the folder: who an environment says that one is, Google and Azure. Elsewhere: a Bucket in a cluster
 //! (`tests/stories/bucket.rs`), servers that are out to harm (`sources/tests`).
@@ -51,7 +51,7 @@ async fn server() -> Result<(S3Server, Remote)> {
     Ok((server, remote))
 }
 
-/// What was packed, as whoever gets the artifact sees it.
+/// The files of an artifact, as a client that downloads it unpacks them.
 fn packed(fetched: &BucketFetchResult) -> Result<MemoryTree> {
     let load = |_: &RelPath, body: &_| fetched.load(body);
     let archive = archive::write(Vec::new(), &fetched.contents, load)?;

@@ -117,7 +117,7 @@ async fn a_repository_in_a_bucket_is_asked_whether_it_changed_and_keeps_its_keys
         ensure!(error.contains(expected) && !error.contains("hunter2"), "{error}");
     }
     ensure!(with(SECRET, true)?.chart("s3://other/app-1.0.0.tgz", None).await? == archive);
-    // A web server that the index names is asked as by everybody.
+    // A web server that the index names gets a plain request.
     let url = format!("{}/app-1.0.0.tgz", server.url());
     ensure!(repository.chart(&url, None).await? == archive);
     Ok(())

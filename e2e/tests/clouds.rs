@@ -70,7 +70,7 @@ async fn artifacts_and_charts_of_a_registry_of_aws_are_pulled_with_one_login() -
     ensure!(identity.asked() == ["POST /"; 2], "{:?}", identity.asked());
     ensure!(!windlass.operator.log()?.contains("0ld-passw0rd"), "the log has a password");
 
-    // Another registry is told apart by its name, and is sent nothing.
+    // Another registry is recognized by its name, and is sent no credentials.
     let spec = json!({"interval": NEVER, "provider": "aws", "url": registry.url("team/app")});
     let other = apply(&story, "OCIRepository", "other", spec).await?;
     let message = story.await_failure(&other, "URLInvalid").await?;

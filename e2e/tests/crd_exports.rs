@@ -1,4 +1,4 @@
-//! The confirmed end of a definition: its objects are exported, and `windlass crd restore` creates them again.
+//! The confirmed deletion of a definition: its objects are exported, and `windlass crd restore` creates them again.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-/// Confirms the end of a definition; its uid.
+/// Confirms the deletion of a definition; returns its uid.
 async fn confirm(story: &Story, group: &str) -> Result<String> {
     let uid = story.expect(&crd(group)).await?.metadata.uid.context("no uid")?;
     let confirmed = json!({"metadata": {"annotations": {"windlass.dev/crd-removal": uid}}});
@@ -19,7 +19,7 @@ async fn confirm(story: &Story, group: &str) -> Result<String> {
     Ok(uid)
 }
 
-/// What an object is to those who use it.
+/// The parts of an object that an export has to keep.
 fn kept(object: &DynamicObject) -> Value {
     json!({"labels": object.metadata.labels, "annotations": object.metadata.annotations,
         "finalizers": object.metadata.finalizers, "spec": object.data["spec"],
@@ -33,7 +33,7 @@ async fn let_go(story: &Story, group: &str, name: &str) -> Result<()> {
     story.merge(&own(group, name), json!({"metadata": {"finalizers": null}})).await.map(drop)
 }
 
-/// A letter that says six bits, so that a text of them can hardly be packed.
+/// One of 64 letters, so that a text of them can hardly be compressed.
 fn letter(random: &mut Random) -> char {
     let all = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     all.get(random.below(all.len())).copied().map_or('A', char::from)
@@ -66,7 +66,8 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
     story.await_ready(&app).await?;
     story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&widget(&group, "plain")).await?;
-    // One that exists: the garbage collector deletes what has none as soon as it knows the kind, also before the export.
+    // An owner that exists: the garbage collector deletes an object whose owner is missing as soon as it knows the kind, also
+    // before the export.
     let owner = story.expect(&StoryTarget::new("v1", "Namespace", &story.namespace)).await?;
     story
         .apply_value(json!({"apiVersion": format!("{group}/v1"), "kind": "Widget",
@@ -106,7 +107,7 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
         let after = kept(&story.expect(&own(&group, name)).await?);
         ensure!(after == *before, "{after} was {before}");
     }
-    // What is restored belongs to the next owner, who can remove all of it; the status belongs to nobody.
+    // The next owner has all fields that are restored and can remove them; the status has no owner.
     let live = story.expect(&own(&group, "held")).await?;
     let managers = live.metadata.managed_fields.unwrap_or_default();
     let managers: Vec<_> = managers.iter().map(|it| (&it.manager, &it.subresource)).collect();
@@ -135,7 +136,7 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
                 ensure!(refused.contains("unknown field \"spec.size\""), "{refused}");
                 return Ok(Some(()));
             }
-            // By the old schema.
+            // It was restored by the old schema.
             story.delete(&own(&group, "plain")).await.map(|()| None)
         })
         .await?;
@@ -241,7 +242,7 @@ async fn an_export_that_cannot_be_stored_whole_leaves_nothing_behind() -> Result
         let text: String = (0..1_000_000).map(|_| letter(&mut random)).collect();
         story.apply(&widget(&group, name).replace("size: 1", &format!("text: \"{text}\""))).await?;
     }
-    // The second part is refused.
+    // The API server rejects the second part of the export.
     let policy = format!("half.{group}");
     let is_second = format!(
         "has(object.metadata.annotations) && 'windlass.dev/crd-name' in object.metadata.annotations && \

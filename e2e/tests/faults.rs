@@ -116,7 +116,7 @@ async fn an_api_server_that_goes_during_an_apply_finds_it_finished_afterwards() 
     ensure!(stage.windlass.operator.is_running()?, "windlass ended");
     stage.proxy.heal();
     stage.ensure_well(&revision, "2").await?;
-    // What is asked while nobody answers is done as well, and so is what drifts.
+    // A commit and a drift while the API server is unreachable are handled afterwards, too.
     stage.proxy.begin(ApiFault::Gone);
     let revision = stage.push("3").await?;
     story.merge(&StoryTarget::config_map("map-003"), json!({"data": {"value": "edited"}})).await?;
@@ -191,7 +191,7 @@ async fn watches_that_end_begin_again_and_miss_nothing() -> Result<()> {
 async fn a_history_that_was_compacted_is_listed_anew() -> Result<()> {
     let story = Story::begin("compacted").await?;
     let mut stage = Stage::set(&story).await?;
-    // Nobody hears of these: the watches end before, and cannot go on from where they were.
+    // No watch delivers these: the watches end before, and cannot resume from where they were.
     stage.proxy.begin(ApiFault::Gone);
     story.merge(&StoryTarget::config_map("map-005"), json!({"data": {"value": "edited"}})).await?;
     story.delete(&StoryTarget::config_map("map-006")).await?;
@@ -301,7 +301,7 @@ async fn a_crd_that_is_removed_under_a_running_watch_comes_back_with_its_objects
     story.end().await
 }
 
-/// The answer to the apply comes when the watch has told already that the object is gone.
+/// The answer to the apply comes when the watch has already reported the deletion of the object.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_is_deleted_before_its_apply_is_answered_comes_back() -> Result<()> {
     let story = Story::begin("overtaken").await?;
@@ -378,7 +378,7 @@ async fn more_secrets_than_a_connection_has_watches_are_all_noticed() -> Result<
     for name in &names {
         story.await_value(&format!("{name}-map"), "two").await?;
     }
-    // Specs are seen as well: the watches of our own kinds wait for nobody.
+    // Specs are seen as well: the watches of windlass's own kinds do not wait for others.
     for name in &names {
         let from = json!({"substituteFrom": null, "substitute": {"name": format!("{name}-map"), "value": "three"}});
         story

@@ -343,7 +343,7 @@ async fn charted(story: &Story) -> Result<()> {
     ensure!(status.success(), "it ended with {status}");
     story.helm_says(&["uninstall", "windlass"])?;
     story.await_gone(&deployment(namespace), DEFAULT_WAIT_TIMEOUT).await?;
-    // With them the objects of everybody would go.
+    // Without the CRDs all their objects would go, those of other owners included.
     story.expect(&crd()).await?;
     story.expect(&target).await?;
     Ok(())

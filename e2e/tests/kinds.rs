@@ -1,6 +1,6 @@
 //! The CRDs of windlass's own kinds are removed while it runs, and come back.
 //!
-//! In a process of its own, because it takes the kinds away from everybody on its control plane.
+//! In a process of its own, because it removes the kinds from its whole control plane.
 //! Elsewhere: other faults of the API server (`faults.rs`).
 
 use std::time::Duration;

@@ -24,7 +24,7 @@ const SHORT: [&str; 3] = [
     "--leader-election-retry-period=500ms",
 ];
 
-/// One in which nobody is followed within a story, unless there is no need to wait.
+/// An election in which no leader is followed within a story, unless it gives up its Lease.
 const LONG: [&str; 3] = [
     "--leader-election-lease-duration=10m",
     "--leader-election-renew-deadline=5m",
@@ -145,7 +145,7 @@ async fn a_standby_is_well_and_neither_writes_nor_serves_artifacts() -> Result<(
     {
         let answer = reqwest::get(windlass.artifacts()).await?;
         ensure!(answer.status().as_u16() == status, "{answer:?}");
-        // Events are taken on the same address, by whoever is asked.
+        // Every instance accepts events, on the same address as artifacts.
         let answer = reqwest::Client::new().post(windlass.artifacts()).body("{}").send().await?;
         ensure!(answer.status().as_u16() == 202, "{answer:?}");
         let metrics = windlass.metrics().await?;

@@ -142,7 +142,7 @@ impl<'s> NodeSimulator<'s> {
     }
 }
 
-/// What the first objects say that are not ready.
+/// The messages of the first objects that are not ready.
 async fn pending(story: &Story) -> Result<String> {
     let all = (0..KUSTOMIZATIONS).map(|number| StoryTarget::kustomization(&map(number)));
     let all = all.chain((0..RELEASES).map(|number| StoryTarget::helm_release(&web(number))));

@@ -76,7 +76,7 @@ async fn a_service_is_notified_of_a_failure_and_of_its_end() -> Result<()> {
         let all = service.sent("Kustomization", "ReconciliationSucceeded");
         Ok(all.into_iter().find(|it| it["metadata"]["revision"] == healed))
     };
-    story.await_until("the end of the failure to be told", DEFAULT_WAIT_TIMEOUT, is_sent).await?;
+    story.await_until("the notification of the recovery", DEFAULT_WAIT_TIMEOUT, is_sent).await?;
     ensure!(service.sent("GitRepository", "NewArtifact").is_empty(), "no Alert selects these");
     story.end().await
 }

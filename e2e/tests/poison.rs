@@ -1,9 +1,9 @@
 //! Poison: objects whose every field is nonsense of some sort, and healthy ones beside them that must not notice.
 //!
-//! Here: nonsense made from the schemas of the CRDs, so that a new field is poisoned without anybody thinking
-//! of it. The seed is fixed, and `WINDLASS_POISON_SEED` sets another.
+//! Here: nonsense made from the schemas of the CRDs, so that a new field is poisoned without a change here.
+//! The seed is fixed, and `WINDLASS_POISON_SEED` sets another.
 //! Elsewhere: poisonous files in repositories (`stories/bad_input.rs`), references across tenants (`tenancy.rs`).
-#![expect(clippy::print_stderr, reason = "a failure is repeated with the seed that is told here")]
+#![expect(clippy::print_stderr, reason = "the seed that repeats a failure is printed")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

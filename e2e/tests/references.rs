@@ -539,7 +539,7 @@ impl Case {
     }
 }
 
-/// What is said about the newest generation of an object.
+/// Reason and message of `Ready`, if they are about the newest generation of an object.
 fn said(object: &DynamicObject) -> String {
     let ready = condition(object, "Ready");
     if ready["observedGeneration"].as_i64() != object.metadata.generation {
@@ -588,7 +588,7 @@ async fn all<'c, F: Future<Output = Result<()>>>(
     Ok(())
 }
 
-/// Creates what is named where it must not count, then where it must, and takes it away again.
+/// Creates the named object in the other namespace, where it must not count, then in the own one, and deletes it again.
 async fn come_and_go(story: &Story, other: &Story) -> Result<()> {
     let mut cases = cases("own")?;
     for case in cases.iter_mut().filter(|case| case.path.starts_with("chart.spec.")) {
@@ -645,7 +645,7 @@ async fn elsewhere(story: &Story, other: &Story, is_refused: bool) -> Result<()>
     }
     let end = async |case: &Case| {
         let is_asked = case.object["spec"].to_string().contains("readyExpr");
-        // Whether something is ready may be asked, but not what it says.
+        // A dependency may be in another namespace, but its `readyExpr` may not read it there.
         let is_denied = is_refused && (case.field != Dependency || is_asked);
         let holds = |text: &str| {
             !text.is_empty()
@@ -659,7 +659,7 @@ async fn elsewhere(story: &Story, other: &Story, is_refused: bool) -> Result<()>
     all(cases.iter().filter(|case| case.has_namespace), end).await
 }
 
-/// Who reads from a source whose status is forged: the kind of the source, the reader's, and what of its spec names it.
+/// The readers of a source whose status is forged: the kind of the source, the kind of the reader, and its spec.
 fn readers() -> [(&'static str, &'static str, Value); 8] {
     [
         ("Bucket", "Kustomization", json!({"sourceRef": {"kind": "Bucket", "name": "forged"}})),
@@ -714,7 +714,7 @@ async fn forged(story: &Story, other: &Story) -> Result<()> {
     let schemas = schemas()?;
     let sources: BTreeSet<&str> = readers.iter().map(|(source, _, _)| *source).collect();
     for kind in &sources {
-        // Nobody runs for one that is suspended, so what is forged stays.
+        // A suspended object is not reconciled, so its forged status stays.
         let mut spec = base(kind);
         spec["suspend"] = true.into();
         if *kind == "ExternalArtifact" {
@@ -749,7 +749,7 @@ async fn forged(story: &Story, other: &Story) -> Result<()> {
         let found = found.with_context(|| format!("{target} read what {source} has forged"))?;
         ensure!(!said(&found).contains(&digest), "{}", said(&found));
     }
-    // A place of its own and a digest that was guessed tell nothing either.
+    // A forged path of its own with a guessed digest reveals nothing either.
     let guess = format!("sha256:{}", "0".repeat(64));
     let guessed = json!({"status": {"artifact": {"path": own("GitRepository"), "digest": guess}}});
     story.merge_status(&StoryTarget::git_repository("forged"), guessed).await?;

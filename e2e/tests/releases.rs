@@ -1,7 +1,7 @@
-//! What HelmReleases do for their users, told on a real control plane with the stock `helm`: one module a user story.
+//! What HelmReleases do for their users, on a real control plane with the stock `helm`: one module a user story.
 //!
 //! Elsewhere: those that need a windlass of their own (`tests/releases_alone`), stories about all other kinds
-//! (`tests/stories`), the words they are told in (`e2e::harness`).
+//! (`tests/stories`), the functions that they are written with (`e2e::harness`).
 
 mod adoption;
 mod approvals;

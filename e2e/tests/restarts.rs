@@ -1,4 +1,4 @@
-//! windlass is killed, stopped and started again, and nobody notices; what depends on its flags.
+//! windlass is killed, stopped and started again, which no user notices; what depends on its flags.
 //!
 //! In a process of its own, because each story here has a windlass of its own, which watches
 //! that story's namespace only. Elsewhere: stories that share one windlass (`stories/main.rs`).
@@ -103,7 +103,7 @@ async fn killed_while_lifecycles_are_asked_it_asks_none_of_them_twice() -> Resul
         let event = story.await_asked(phase).await?;
         windlass.operator.kill()?;
         windlass.resume().await?;
-        // Answered while it is away the next time.
+        // The event is answered while windlass is away the next time.
         let again = story.await_asked(phase).await?;
         ensure!(again.uid() == event.uid(), "{phase} was asked anew");
         windlass.operator.kill()?;
@@ -202,7 +202,7 @@ async fn a_restart_changes_nothing_and_artifacts_are_served_as_before() -> Resul
     let now = story.await_value("a", "1").await?;
     ensure!(map.resource_version() == now.resource_version(), "an equal object was written");
 
-    // What happened while nobody watched is put right after the start.
+    // Drift that happened while windlass was stopped is corrected after the start.
     windlass.operator.stop(Duration::from_secs(5))?;
     story.merge(&StoryTarget::config_map("a"), json!({"data": {"value": "edited"}})).await?;
     let sha = upstream.repository.commit(&[("b.yaml", &config_map("b", "1"))], "second")?;
@@ -271,7 +271,7 @@ async fn artifacts_that_were_lost_while_it_was_down_are_fetched_again() -> Resul
     std::fs::remove_dir_all(windlass.storage())?;
     windlass.resume().await?;
     await_fetchable(&story, "app").await?;
-    // Whoever found the bytes missing has learned that they are back.
+    // A Kustomization that found the artifact missing is reconciled once the artifact is back.
     let app = StoryTarget::kustomization("app");
     let token = story.request(&app).await?;
     let is_well = |object: &DynamicObject| {
@@ -294,13 +294,13 @@ async fn a_storage_that_is_reached_by_another_address_is_reported() -> Result<()
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     ensure_fetchable(&story, "app").await?;
     first.operator.stop(Duration::from_secs(5))?;
-    // Its addresses are others.
+    // The second one serves at other addresses.
     let _second = Windlass::start_for(&story, &[&storage]).await?;
     await_fetchable(&story, "app").await?;
     story.end().await
 }
 
-/// A server that keeps what is posted to it, and is unavailable at first.
+/// A server that keeps the bodies that are posted to it, and answers the first request with 503.
 async fn events_server(bodies: Arc<Mutex<Vec<Value>>>) -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/", listener.local_addr()?);

@@ -138,7 +138,7 @@ impl FakeServiceRequest {
 /// What a double answers.
 type FakeServiceResponse = (StatusCode, &'static str);
 
-/// A service that keeps requests, and answers as a function of them says: with a status and a body.
+/// A service that keeps requests, and answers with the status and body that a function of the request returns.
 #[derive(Clone)]
 struct Double {
     asked: Arc<Mutex<Vec<FakeServiceRequest>>>,

@@ -41,7 +41,7 @@ fn kustomization(story: &Story, path: &str, more: &[&str]) -> Value {
     })
 }
 
-/// Who wrote to an object of ours or its status.
+/// The user agents that wrote to an object of ours or its status.
 fn authors(story: &Story, what: &str) -> Result<Vec<String>> {
     let writes = story.writes()?.into_iter();
     let mut authors: Vec<String> =

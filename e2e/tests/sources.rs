@@ -1,4 +1,4 @@
-//! What holds for every kind of source alike, whatever its protocol: one module a promise, each told of all kinds.
+//! What holds for every kind of source alike, whatever its protocol: one module a promise, each tested with all kinds.
 //!
 //! In a process of its own, because each story here has a windlass of its own. Elsewhere: what is particular to a kind
 //! (`stories`, `bucket`, `charts.rs`, `oci.rs`), the run that all sources share (`operator/source/src/source.rs`).

@@ -182,7 +182,7 @@ async fn a_tenant_cannot_write_into_the_namespace_of_another() -> Result<()> {
     ensure!(text.contains("forbidden"), "{text}");
     ensure!(other.read(&StoryTarget::config_map("intruder")).await?.is_none());
 
-    // Nor may it read there: the health of somebody else's object is not told.
+    // Nor may it read there: the health of another tenant's object is not reported.
     let check = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "kube-root-ca.crt",
         "namespace": other.namespace});
     story.kustomization("app", "app", json!({"healthChecks": [check]})).await?;
@@ -359,7 +359,7 @@ async fn a_kubeconfig_runs_no_program_and_a_dead_cluster_delays_no_other_object(
     }
     ensure!(!mark.exists(), "a program of a kubeconfig was run");
 
-    // 192.0.2.0/24 is for documentation: nobody answers there.
+    // 192.0.2.0/24 is for documentation: no server answers there.
     let dead = kubeconfig("{token: t}").replace("127.0.0.1:9", "192.0.2.1:6443");
     kubeconfig_secret(&story, "dead", &dead).await?;
     for at in 0..24 {

@@ -342,7 +342,7 @@ async fn a_repository_is_cloned_over_ssh() -> Result<()> {
 fn git() -> Command {
     let mut git = Command::new("git");
     git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_TERMINAL_PROMPT", "0");
-    // It would win over the settings of a single command.
+    // This variable would win over the settings of a single command.
     git.env_remove("GIT_SSL_CAINFO");
     git.stdout(Stdio::null());
     git

@@ -24,7 +24,7 @@ pub(crate) use platform::Platform;
 use testbed::progress::{dim, green, step};
 use testbed::released;
 
-/// The variable by which a build is told its commit (`windlass version`).
+/// The variable with the commit of a build (`windlass version`).
 const COMMIT: &str = "WINDLASS_COMMIT";
 
 /// The largest image that is fine, in MiB.
@@ -110,7 +110,7 @@ pub(crate) fn commit() -> anyhow::Result<String> {
     Ok(commit)
 }
 
-/// Builds the program, which is told its commit.
+/// Builds the program with its commit.
 ///
 /// # Errors
 /// When it does not build.
@@ -172,7 +172,7 @@ fn start(layout: &Path, platform: Platform) -> anyhow::Result<()> {
     };
     let user = root::NONROOT_USER_ID;
     let top = top.display();
-    // A Pod has a ServiceAccount in files; here is a kubeconfig instead, which is no part of the image.
+    // A Pod has a ServiceAccount in files; here is a kubeconfig instead, which is not part of the image.
     let line = format!(
         "sh -c 'cp $KUBECONFIG {top}/kubeconfig && chown {user}:{user} {top}/kubeconfig && \
          exec chroot --userspec={user}:{user} {top} {emulator}{} serve --kubeconfig=/kubeconfig --storage-path={} \

@@ -17,9 +17,9 @@ const OWN: &str = "deploy/chart/files/base/rbac.yaml";
 const APPLIED: &str = "e2e/testbed/rights.yaml";
 /// A verb that no request has: an admission policy asks who has it (`deploy/policies/release-audits.yaml`).
 const ASKED_BY_POLICIES: &str = "record";
-/// What everybody may ask who is known to the API server.
+/// What every authenticated user may request.
 const DISCOVERY: [&str; 3] = ["/version", "/api", "/apis"];
-/// What everybody may ask about their own rights: the role `system:basic-user` of Kubernetes has it.
+/// What every user may request about their own rights: the role `system:basic-user` of Kubernetes has it.
 const OWN_RIGHTS: &str = "create authorization.k8s.io/selfsubjectaccessreviews";
 
 /// One rule of a role that the program has.
@@ -129,7 +129,7 @@ fn requests(folder: &Path) -> anyhow::Result<BTreeSet<RightsRequest>> {
     Ok(found)
 }
 
-/// A recorded line; nothing if everybody may ask that, or if no object can have such a name.
+/// A recorded line; nothing if every user may request that, or if no object can have such a name.
 fn request(line: &str) -> Option<RightsRequest> {
     let (verb, what) = line.split_once(' ')?;
     let is_discovery = |known: &str| what == known || what.starts_with(&format!("{known}/"));

@@ -1,5 +1,5 @@
-//! Commands that are programs of their own, built when they are asked for: nobody who checks a page compiles a client of
-//! Kubernetes.
+//! Commands that are programs of their own, built when they are asked for: a developer who checks a page compiles no client
+//! of Kubernetes.
 //!
 //! Here: building and starting them. Elsewhere: what they do (`tools/`, `e2e`), the list of commands (`main`).
 

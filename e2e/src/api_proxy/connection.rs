@@ -54,7 +54,7 @@ pub(super) async fn serve(
 ) {
     let router = Router::new().fallback(exchange).with_state((gate.clone(), upstream));
     while let Ok((stream, _)) = listener.accept().await {
-        // Whoever is not there closes what was opened to it.
+        // An API server that is gone accepts no connection: this one is closed at once.
         if gate.is_gone() {
             continue;
         }
@@ -71,7 +71,7 @@ async fn one_connection(stream: TcpStream, acceptor: TlsAcceptor, router: Router
     // A peer that cannot agree on TLS is dropped, as any server does.
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let server = auto::Builder::new(TokioExecutor::new());
-    // How a connection ends is the business of whoever made it end.
+    // How a connection ends concerns only the side that ended it.
     server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await.ok();
 }
 

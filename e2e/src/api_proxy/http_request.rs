@@ -37,7 +37,7 @@ struct PendingConnectionCut {
 struct Inside {
     fault: Option<ApiFault>,
     cut: Option<PendingConnectionCut>,
-    /// A cut has happened: nobody answers.
+    /// A cut has happened: no request is answered.
     is_severed: bool,
     writes: Vec<String>,
     dice: Random,
@@ -47,7 +47,7 @@ struct Inside {
 #[derive(Debug)]
 pub(super) struct Gate {
     inside: Mutex<Inside>,
-    /// Whatever was open when these moved on ends.
+    /// A change of these ends the connections, or the watches, that are open then.
     connections: watch::Sender<()>,
     watches: watch::Sender<()>,
     /// Writes that the API server has and has not answered.
@@ -74,7 +74,7 @@ impl Default for Gate {
 
 /// What is done with a request.
 enum ExchangeVerdict {
-    /// Nobody answers it.
+    /// It gets no answer.
     Lost,
     /// The proxy answers itself.
     Answered(Response),
@@ -151,11 +151,11 @@ impl Gate {
         self.under_way.subscribe().wait_for(|count| *count == 0).await.ok();
     }
 
-    /// Nobody answers from here on; whoever ordered it is told.
+    /// Answers no request from here on, and sends `request` to the test that ordered the cut.
     fn sever(&self, request: String, tell: oneshot::Sender<String>) {
         self.inside().is_severed = true;
         self.drop_connections();
-        // Whoever ordered the cut may have lost interest.
+        // The test may have dropped its [`super::Cut`].
         tell.send(request).ok();
     }
 

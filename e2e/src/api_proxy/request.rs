@@ -1,19 +1,19 @@
-//! What a request to the API server is, told from its method, path and query.
+//! What a request to the API server is, derived from its method, path and query.
 //!
 //! Elsewhere: what becomes of it (`super::http_request`).
 
 use axum::http::{Method, Uri};
 
-/// What the proxy wants to know about a request.
+/// The properties of a request that decide how the proxy handles it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sort {
-    /// It changes something that counts: no dry-run, no Event, no Lease, no question in the form of an object.
+    /// It changes an object; not a dry-run, and not an Event, a Lease, a token or a review.
     pub(super) is_write: bool,
     /// A watch, and the resourceVersion from which it goes on.
     pub(super) watch_from: Option<u64>,
 }
 
-/// Path segments of objects whose writes say nothing about the work: they come when they come.
+/// Path segments of objects whose writes are not counted, since their time and number differ from run to run.
 const UNCOUNTED: [&str; 6] =
     ["events", "leases", "token", "tokenreviews", "subjectaccessreviews", "selfsubjectreviews"];
 

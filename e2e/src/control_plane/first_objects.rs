@@ -1,4 +1,4 @@
-//! The objects every bed begins with, and the questions that tell whether it is ready.
+//! The objects every bed begins with, and the requests that find out whether it is ready.
 //!
 //! Here: the node, the operator's namespace, account and rights.
 //! Elsewhere: when they are created (`crate::control_plane`), how the node behaves

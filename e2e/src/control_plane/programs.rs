@@ -25,7 +25,7 @@ pub(super) fn all(state: &State, binaries: &Binaries, ports: [u16; 4]) -> Result
         let mut command = Command::new(binaries.path(name)?);
         // Memory for time: collecting garbage is much of what the API server does.
         command.env("GOGC", "200");
-        // Nothing may be read from, or written to, the home of whoever runs the tests.
+        // Nothing may be read from, or written to, the home of the developer who runs the tests.
         command.args(flags).current_dir(state.folder()).env("HOME", state.folder());
         for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "KUBECONFIG"] {
             command.env_remove(proxy);
@@ -81,7 +81,7 @@ fn api_server_flags(state: &State, port: u16, etcd: u16) -> Result<Vec<String>> 
         format!("--service-account-signing-key-file={}", pki("service-account.key")),
         "--authorization-mode=RBAC".into(),
         "--service-cluster-ip-range=10.96.0.0/16".into(),
-        // Loopback is not allowed as an endpoint, and nobody calls the API through its Service.
+        // Loopback is not allowed as an endpoint, and no client calls the API through its Service.
         "--endpoint-reconciler-type=none".into(),
         "--allow-privileged=true".into(),
         // The node would stay tainted: its lifecycle controller does not run.

@@ -64,7 +64,7 @@ impl State {
         Ok(Self { folder: clusters()?.join(name) })
     }
 
-    /// The folder in which a kubeconfig lies, whoever put it there.
+    /// The folder of a kubeconfig, which need not be one that this program wrote.
     pub fn beside(kubeconfig: &Path) -> Self {
         Self { folder: kubeconfig.parent().unwrap_or_else(|| Path::new(".")).to_owned() }
     }
@@ -162,7 +162,7 @@ impl State {
         write_private(&self.folder.join("processes"), &format!("{server}\n{lines}"))
     }
 
-    /// What runs here by its own record; none if nothing was ever detached here.
+    /// The processes that the record file names; none if no control plane was ever detached here.
     pub fn record(&self) -> Option<Record> {
         let text = std::fs::read_to_string(self.folder.join("processes")).ok()?;
         let (server, lines) = text.split_once('\n')?;
@@ -174,7 +174,7 @@ impl State {
         Some(Record { server: server.to_owned(), processes })
     }
 
-    /// Whether the process is one of this folder's: an id alone may long belong to a stranger.
+    /// Whether the process is one of this folder's: by now the id may belong to an unrelated process.
     pub fn owns(&self, id: u32) -> bool {
         let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
         let folder = self.folder.as_os_str().as_bytes();
@@ -229,7 +229,7 @@ pub(crate) fn write_private(path: &Path, content: &str) -> Result<()> {
     write().with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A bearer token: the hash of a fresh private key, which nobody can guess.
+/// A bearer token: the hash of a fresh private key, which cannot be guessed.
 fn random_token() -> Result<String> {
     use sha2::Digest;
     let key = rcgen::KeyPair::generate().context("cannot generate a token")?;

@@ -56,7 +56,7 @@ async fn answer(State(backend): State<Backend>, request: axum::extract::Request)
     let path = match parts.uri.path().strip_prefix("/slow/") {
         Some(path) => {
             let mut stalling = backend.stalling.clone();
-            // Gone with the request, whether it was answered or whoever asked gave up.
+            // Dropped with the request, whether it was answered or the client gave up.
             let waiter = Arc::new(());
             let waiting = Arc::downgrade(&waiter);
             backend.waiting.lock().push(waiting);

@@ -117,7 +117,7 @@ impl StoryRepository {
     }
 }
 
-/// A command that knows nothing of the Git settings of whoever runs the tests.
+/// A command that does not read the Git settings of the developer who runs the tests.
 pub(super) fn isolate(program: &str) -> Command {
     let mut command = Command::new(program);
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "HTTP_PROXY", "http_proxy"] {

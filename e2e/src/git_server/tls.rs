@@ -23,8 +23,8 @@ use crate::authority::Authority;
 /// Names of this machine.
 pub(crate) const LOOPBACK: [&str; 2] = ["127.0.0.1", "localhost"];
 
-/// Shakes hands with a certificate for some names, issued by `authority`; with `is_mutual` only with those who show one
-/// of the same authority.
+/// Shakes hands with a certificate for some names, issued by `authority`; with `is_mutual` only clients with a
+/// certificate of the same authority are accepted.
 pub(crate) fn acceptor(
     authority: &Authority,
     names: &[&str],

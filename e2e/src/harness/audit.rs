@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{Story, StoryTarget};
 
-/// How long a request may take into the log.
+/// How long the API server may take to log a request.
 const LOG_LIMIT: Duration = Duration::from_secs(120);
 
 /// A request that could have changed something, whether it did or not.

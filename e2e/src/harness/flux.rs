@@ -1,4 +1,4 @@
-//! The words in which stories speak about Flux's objects.
+//! The functions with which stories create Flux's objects and wait for them.
 //!
 //! Here: a repository that is followed, Kustomizations, waiting for what becomes of them, the stock `flux`.
 //! Elsewhere: windlass itself (`super::windlass`), manifests to put into repositories
@@ -28,7 +28,7 @@ use testbed::oracle::Oracle;
 /// only ever waited for by a story that fails: a machine that compiles meanwhile is many times slower.
 pub const DEFAULT_WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Longer than any story, so that nothing in it happens by looking again.
+/// Longer than any story, so that nothing in it happens because of an interval.
 pub const NEVER: &str = "10m";
 
 /// Asks for a reconciliation of an object (`flux reconcile`).
@@ -110,7 +110,7 @@ pub struct Upstream<'a> {
 }
 
 impl Upstream<'_> {
-    /// Commits files and has windlass look; returns the revision.
+    /// Commits files and requests a reconciliation of the source; returns the revision.
     pub async fn push(&self, files: &CommitFiles<'_>) -> Result<String> {
         let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (*path, &**it)).collect();
         let sha = self.repository.commit(&files, "a change")?;
@@ -118,7 +118,7 @@ impl Upstream<'_> {
         Ok(revision(&sha))
     }
 
-    /// Deletes files or folders and has windlass look; returns the revision.
+    /// Deletes files or folders and requests a reconciliation of the source; returns the revision.
     pub async fn remove(&self, paths: &[&str]) -> Result<String> {
         let sha = self.repository.delete(paths, "a removal")?;
         self.story.request(&StoryTarget::git_repository(&self.name)).await?;
@@ -312,7 +312,7 @@ impl Story {
     /// What the stock `flux` prints, in the story's namespace.
     ///
     /// # Errors
-    /// What it says.
+    /// The command fails; the error has its output.
     pub fn flux(&self, arguments: &[&str]) -> Result<String> {
         self.flux_in(&self.namespace, arguments)
     }
@@ -320,7 +320,7 @@ impl Story {
     /// What the stock `flux` prints, in another namespace.
     ///
     /// # Errors
-    /// What it says.
+    /// The command fails; the error has its output.
     pub fn flux_in(&self, namespace: &str, arguments: &[&str]) -> Result<String> {
         let home = tempfile::tempdir()?;
         let output = Command::new(Oracle::Flux.ensure()?)

@@ -1,4 +1,4 @@
-//! The words in which stories speak about lifecycles.
+//! The functions with which stories create Lifecycles and answer their events.
 //!
 //! Elsewhere: what they hold (`release`, `flux`).
 

@@ -1,4 +1,4 @@
-//! The words in which stories speak about releases of Helm.
+//! The functions with which stories publish charts, create HelmReleases and wait for them.
 //!
 //! Here: charts in a repository, HelmReleases, what becomes of them, the records that they leave, the stock `helm`.
 //! Elsewhere: the repository's server ([`crate::servers::charts`]).
@@ -73,7 +73,7 @@ impl<'s> Charts<'s> {
     /// Publishes a version of the chart `app`, and asks for a reconciliation of the repository.
     ///
     /// # Errors
-    /// What `helm` says.
+    /// `helm` fails; the error has its output.
     pub async fn publish(&self, version: &str, files: &ChartFileTexts<'_>) -> Result<()> {
         let yaml =
             format!("apiVersion: v2\nname: app\nversion: {version}\nappVersion: a{version}\n");
@@ -83,7 +83,7 @@ impl<'s> Charts<'s> {
     /// Publishes a chart with its `Chart.yaml`.
     ///
     /// # Errors
-    /// What `helm` says.
+    /// `helm` fails; the error has its output.
     pub async fn publish_files(&self, files: &ChartFileTexts<'_>) -> Result<()> {
         self.server.publish(files)?;
         self.story.request(&StoryTarget::new(SOURCES, "HelmRepository", "charts")).await.map(drop)
@@ -174,7 +174,7 @@ impl Story {
     /// Runs the stock `helm` 3.22 in the story's namespace.
     ///
     /// # Errors
-    /// It cannot be run, or what it says.
+    /// It cannot be run, or fails; the error has its output.
     pub fn helm3(&self, arguments: &[&str]) -> Result<String> {
         let output = self.run_helm(&Oracle::Helm3.ensure()?, arguments)?;
         let text = String::from_utf8_lossy(&output.stderr);
@@ -185,7 +185,7 @@ impl Story {
     /// What the stock `helm` prints.
     ///
     /// # Errors
-    /// What it says.
+    /// The command fails; the error has its output.
     pub fn helm_says(&self, arguments: &[&str]) -> Result<String> {
         let output = self.helm(arguments)?;
         let text = String::from_utf8_lossy(&output.stderr);
@@ -272,7 +272,7 @@ impl Story {
     /// The history of a release as the stock `helm` shows it: revision, status, chart, description.
     ///
     /// # Errors
-    /// What `helm` says.
+    /// `helm` fails; the error has its output.
     pub fn history(&self, release: &str) -> Result<Vec<String>> {
         let text = self.helm_says(&["history", release, "-o", "json"])?;
         let entries: Vec<Value> = serde_json::from_str(&text)?;

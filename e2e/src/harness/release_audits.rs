@@ -14,7 +14,7 @@ use super::flux::DEFAULT_WAIT_TIMEOUT;
 pub async fn audits(story: &Story) -> Result<Vec<ReleaseAudit>> {
     let api = Api::<ReleaseAudit>::namespaced(story.client.clone(), &story.namespace);
     let mut all = api.list(&ListParams::default()).await?.items;
-    // Nobody changes them, so their versions are in the order of their creation.
+    // ReleaseAudits never change, so their versions are in the order of their creation.
     let version = |it: &ReleaseAudit| it.metadata.resource_version.as_ref()?.parse::<u64>().ok();
     all.sort_by_key(version);
     Ok(all)

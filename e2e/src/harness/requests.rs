@@ -59,7 +59,7 @@ pub(super) fn collect(log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What was asked, if it was asked by windlass as itself.
+/// The request of an audit event, if windlass made it in its own name.
 fn request(event: &Value) -> Option<String> {
     if event["user"]["username"] != OPERATOR {
         return None;

@@ -35,7 +35,7 @@ pub struct StoryTarget {
 }
 
 impl StoryTarget {
-    /// For example `Target::new("apps/v1", "Deployment", "web")`.
+    /// For example `StoryTarget::new("apps/v1", "Deployment", "web")`.
     pub fn new(api_version: &str, kind: &str, name: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = GroupVersionKind::gvk(group, version, kind);
@@ -60,22 +60,22 @@ impl std::fmt::Display for StoryTarget {
     }
 }
 
-/// A story that is being told.
+/// A story that is running.
 ///
 /// End it with [`Story::end`]. When a story fails before, its namespace stays until the bed goes,
-/// so that whoever keeps a bed running can inspect it.
+/// so that a developer who keeps the bed running can inspect it.
 pub struct Story {
     /// A client with an administrator's rights.
     pub client: Client,
     /// The namespace that is this story's own.
     pub namespace: String,
-    /// The bed it is told on.
+    /// The bed on which it runs.
     pub bed: &'static Testbed,
     kinds: Mutex<BTreeMap<String, (ApiResource, Scope)>>,
 }
 
 impl Story {
-    /// Creates a namespace whose name begins with `name` and that nobody has used before.
+    /// Creates a namespace whose name begins with `name` and has not been used before.
     pub async fn begin(name: &str) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let bed = Testbed::shared().await?;

@@ -78,7 +78,7 @@ impl Windlass {
             let mut windlass = Self { operator, health, artifacts, metrics, webhooks };
             match windlass.await_ready().await {
                 Ok(()) => return Ok(windlass),
-                // Another program took a port between our look and its start.
+                // Another program took a port between the search for a free one and the start.
                 Err(_) if windlass.operator.tail(20).contains("cannot listen") => {}
                 Err(error) => return Err(error),
             }
@@ -214,7 +214,7 @@ async fn create_crd(
     for version in crd.spec.versions.iter().filter(|it| it.served) {
         let version = format!("{}/{}", crd.spec.group, version.name);
         await_until(&format!("{name} to be served in {version}"), START_LIMIT, async || {
-            // Of the definition itself only the status tells, and the rest of it is large.
+            // Only the status of the definition says so itself, and the rest of it is large.
             let served = client.list_api_group_resources(&version).await?.resources;
             Ok(served.iter().any(|it| it.name == crd.spec.names.plural).then_some(()))
         })
@@ -233,8 +233,8 @@ const TWO: &str = "a story with a windlass of its own is in a process whose stor
 
 /// The windlass that the stories of a test run share. It watches every namespace.
 ///
-/// Whatever it would find by asking again it does not find here: dependencies are asked again
-/// only after ten minutes, as are the intervals and retries that stories give.
+/// Nothing in a story happens because of an interval or a retry: those of dependencies, as those that stories set, are
+/// ten minutes long.
 async fn shared() -> Result<&'static Mutex<Windlass>> {
     ensure!(!HAS_OWN.load(Ordering::Relaxed), TWO);
     SHARED

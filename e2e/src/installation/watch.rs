@@ -63,7 +63,7 @@ impl Selection {
         }
     }
 
-    /// A watch of nothing else, and where requests about it go; what is there when it begins is not seen again.
+    /// A watch of nothing else, and where requests about it go; objects that exist when it begins are not seen again.
     ///
     /// # Errors
     /// As [`Watch::begin`].

@@ -1,7 +1,8 @@
 //! Where machines and pods of AWS get their credentials, on loopback: the metadata of an instance, the credentials of a
-//! container or pod, the token service (with MinIO's action for users of a directory), and who gives logins for registries.
+//! container or pod, the token service (with MinIO's action for users of a directory), and the service with logins for
+//! registries.
 //!
-//! Every way hands out the same keys, so that a server which checks signatures tells whether they arrived. That of logins
+//! Each gives the same keys, so that a server which checks signatures shows whether they arrived. The service with logins
 //! checks them itself; it gives the login of our registry, since AWS's has no other double.
 
 use std::fmt::Display;
@@ -70,7 +71,7 @@ impl AwsIdentity {
         format!("http://{}", self.address)
     }
 
-    /// What was asked: `<method> <path>`.
+    /// The requests so far: `<method> <path>`.
     pub fn asked(&self) -> Vec<String> {
         self.shared.lock().asked.clone()
     }
@@ -183,7 +184,7 @@ fn url_pairs(form: &str) -> Vec<(String, String)> {
     url.map(|url| url.query_pairs().into_owned().collect()).unwrap_or_default()
 }
 
-/// A login for our registry, as ECR gives them, for who signs with our keys.
+/// A login for our registry, as ECR gives it, if the request is signed with our keys.
 fn login(headers: &HeaderMap, target: &str, body: &str, password: &str) -> Response {
     let refused = |kind: &str| {
         let text = json!({"__type": kind, "message": "not for you"}).to_string();

@@ -50,7 +50,7 @@ struct Backend {
 }
 
 impl ChartServer {
-    /// Starts a server without charts; with `access` only who knows the user and the password may read.
+    /// Starts a server without charts; with `access` only requests with that user and password may read.
     ///
     /// # Errors
     /// There is no `helm` and none can be built, or no port is free.
@@ -83,7 +83,7 @@ impl ChartServer {
     /// Packs a chart of these files and writes the index anew; URLs in it are relative.
     ///
     /// # Errors
-    /// What `helm` says.
+    /// `helm` fails; the error has its output.
     pub fn publish(&self, files: &[(&str, &str)]) -> Result<()> {
         let chart = tempfile::tempdir_in(self.folder.path())?;
         for (path, text) in files {
@@ -106,7 +106,7 @@ impl ChartServer {
     /// What `helm template NAME CHART` renders.
     ///
     /// # Errors
-    /// What `helm` says.
+    /// `helm` fails; the error has its output.
     pub fn render(&self, chart: &Path) -> Result<String> {
         let output = self.helm(&[Path::new("template"), Path::new("release"), chart])?;
         Ok(String::from_utf8(output.stdout)?)
@@ -115,7 +115,7 @@ impl ChartServer {
     /// Runs `helm` with a home of its own.
     ///
     /// # Errors
-    /// What it says.
+    /// The command fails; the error has its output.
     pub fn helm(&self, arguments: &[&Path]) -> Result<Output> {
         let home = self.folder.path().join("home");
         let mut command = Command::new(&self.helm);

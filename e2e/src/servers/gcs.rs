@@ -1,6 +1,7 @@
 //! A server that speaks the interfaces of Google Cloud Storage: fake-gcs-server, with everything in memory.
 //!
-//! It believes everybody. Here: running it, putting objects into it, what it was asked. Elsewhere: how it is built (`binaries`).
+//! It accepts any credentials. Here: running it, putting objects into it, the requests that it got. Elsewhere: how it is
+//! built (`binaries`).
 
 use std::path::PathBuf;
 use std::process::Command;

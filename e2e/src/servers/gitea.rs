@@ -151,7 +151,7 @@ impl Gitea {
             .map(drop)
     }
 
-    /// Creates an empty repository that everybody may read, and the local one that is pushed to it.
+    /// Creates an empty public repository, and the local one that is pushed to it.
     pub async fn repository(&self, name: &str) -> Result<GiteaRepository> {
         let body = json!({"name": name, "private": false, "default_branch": "main"});
         self.ask(Method::POST, "user/repos", body).await?;
@@ -174,7 +174,7 @@ impl Gitea {
     /// Asks the API as [`USER`]; `null` where the answer is empty.
     ///
     /// # Errors
-    /// The status and the text of an answer that is no success.
+    /// The status and the text of an answer that is not a success.
     pub async fn ask(&self, method: Method, path: &str, body: Value) -> Result<Value> {
         let url = format!("{}/api/v1/{path}", self.url());
         let mut request = self.client.request(method.clone(), url);

@@ -92,7 +92,7 @@ impl KeyServer {
         format!("http://{}", self.address)
     }
 
-    /// What is the data key from now on, where this stands for it.
+    /// From now on `encrypted` decrypts to `data_key`.
     pub fn seal(&self, encrypted: &str, data_key: &[u8]) {
         self.shared.lock().keys.insert(encrypted.to_owned(), data_key.to_vec());
     }
@@ -102,7 +102,7 @@ impl KeyServer {
         self.shared.lock().held = Some(path.to_owned());
     }
 
-    /// What was asked since the last time: `<method> <path>`.
+    /// The requests since the last call: `<method> <path>`.
     pub fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.shared.lock().asked)
     }

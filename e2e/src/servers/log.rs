@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
-    /// Where the server is asked for something that it does not have.
+    /// The URL below which a path is requested that the server does not have.
     base: String,
     client: reqwest::Client,
     marks: AtomicUsize,

@@ -1,6 +1,6 @@
 //! A server of NATS: Debian's `nats-server`.
 //!
-//! Here: starting it with one user or for everybody, with and without TLS; what is published on a subject.
+//! Here: starting it with one user or without authentication, with and without TLS; what is published on a subject.
 
 use std::process::Command;
 

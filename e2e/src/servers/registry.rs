@@ -1,7 +1,7 @@
 //! An OCI registry: Debian's `docker-registry`, which is the CNCF's distribution 2.8.
 //!
 //! Here: starting it open, with a password, over TLS; pushing artifacts to it, as `flux push artifact` would.
-//! It gives no tokens and no referrers: whoever needs those answers writes a server of their own.
+//! It gives no tokens and no referrers: a story that needs those answers writes a server of its own.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -50,7 +50,7 @@ pub struct Layer<'a> {
 }
 
 impl Registry {
-    /// Starts a registry for everybody, over plain HTTP.
+    /// Starts a registry without authentication, over plain HTTP.
     pub async fn start() -> Result<Self> {
         Self::start_with(None, false).await
     }

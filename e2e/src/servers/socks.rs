@@ -1,4 +1,5 @@
-//! A SOCKS 5 proxy that lets whoever pass, or who knows a password: armon's go-socks5, in a program of ours.
+//! A SOCKS 5 proxy that admits every client, or those with a user name and a password: armon's go-socks5, in a program of
+//! ours.
 //!
 //! Here: running it, and where it was asked to go. Elsewhere: how it is built (`binaries`), HTTP proxies (`crate::proxy`).
 
@@ -30,7 +31,7 @@ pub struct Socks {
 }
 
 impl Socks {
-    /// Starts a proxy; with a user and a password nobody else passes.
+    /// Starts a proxy; with `user` it admits only clients that send that user name and password.
     pub async fn start(user: Option<(&str, &str)>) -> Result<Self> {
         let program: PathBuf = SOCKS.ensure(None)?["socks"].clone();
         let folder = tempfile::Builder::new().prefix("windlass-socks-").tempdir()?;
@@ -58,7 +59,7 @@ impl Socks {
         self.address
     }
 
-    /// Where it was asked to go, by those whom it let: names as they came, which it looks up itself. All that end in
+    /// The destinations of the requests that it admitted: names as they came, which it resolves itself. All that end in
     /// `.test` are names of this machine.
     pub fn passed(&self) -> Result<Vec<String>> {
         let log = std::fs::read_to_string(self.folder.path().join("log"))?;

@@ -1,7 +1,7 @@
 //! A web server on loopback with files that a story puts there, and the record of who asked for them.
 //!
-//! It answers on a condition (`ETag`). If it is told to, it answers only whoever shows the right credentials, or says for
-//! a while that it wants no requests.
+//! It answers conditional requests (`ETag`). A story may have it answer only requests with the right credentials, or
+//! reject a number of requests with 429.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -33,9 +33,9 @@ struct WebServerState {
     redirects: BTreeMap<String, String>,
     /// Requests that carried credentials.
     with_credentials: usize,
-    /// What `Authorization` has to be; without it whoever asks is answered.
+    /// What `Authorization` has to be; none if every request is answered.
     access: Option<String>,
-    /// Requests that are answered with 429 before others are answered well.
+    /// How many further requests are answered with 429.
     turned_away: usize,
     answers: Vec<(String, StatusCode)>,
 }

@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use crate::authority::Authority;
 use crate::tls_front::TlsFront;
 
-/// What the webhook does with what it is asked about.
+/// How the webhook answers an admission review.
 #[derive(Debug, Clone, Default)]
 pub enum WebhookVerdict {
     /// It is admitted.

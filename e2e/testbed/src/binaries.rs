@@ -40,9 +40,9 @@ pub struct Recipe {
     pub lacks: Lacks,
 }
 
-/// What of the sources of a program its modules do not carry.
+/// The part of a program's sources that its Go modules lack.
 pub enum Lacks {
-    /// They carry all of it.
+    /// They lack nothing.
     Nothing,
     /// A file that the package embeds: an empty one is put there. What the program does with it does not work.
     File(&'static str),
@@ -229,7 +229,7 @@ fn key_of(hash: Sha256) -> String {
     hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Keeps others from a folder of the cache until it is dropped; waits for whoever has it.
+/// Keeps other processes from a folder of the cache until it is dropped; waits for the process that has the folder.
 fn lock(folder: &Path) -> Result<std::fs::File> {
     let lock = std::fs::File::create(folder.join("lock")).context("cannot create the lock file")?;
     if lock.try_lock().is_err() {
@@ -376,7 +376,7 @@ fn copy_of_module(recipe: &Recipe, bin: &Path) -> Result<tempfile::TempDir> {
 /// A copy of a module with all that it needs, and an empty file where one is missing.
 fn with_file(recipe: &Recipe, bin: &Path, missing: &str) -> Result<tempfile::TempDir> {
     let copy = copy_of_module(recipe, bin)?;
-    // With `-e` the missing file is no end.
+    // With `-e` the missing file does not end the command.
     run_go(copy.path(), &["mod", "vendor", "-e"])?;
     let file = copy.path().join("vendor").join(missing);
     if let Some(folder) = file.parent() {

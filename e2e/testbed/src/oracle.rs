@@ -152,7 +152,7 @@ pub enum Oracle {
     SourceController,
     /// Flux's controller of notifications, which windlass is measured beside.
     NotificationController,
-    /// Flux's command line, by which people observe what windlass keeps, and tell it what to do.
+    /// Flux's command line, which people use with windlass, too.
     Flux,
     /// `sops`, which encrypts files.
     Sops,

@@ -1,6 +1,6 @@
 //! Buckets of Google and containers of Azure: the same promises as for S3, on fake-gcs-server and Azurite.
 //!
-//! fake-gcs-server believes everybody, so who may not is told by a double there. Elsewhere: logins (`logins`).
+//! fake-gcs-server accepts any credentials, so a double rejects them instead. Elsewhere: logins (`logins`).
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ fn signature(signature: &str) -> azure::AzureIdentity {
     azure::AzureIdentity::Signature(RedactedValue::new(signature.to_owned()))
 }
 
-/// The key of a service account that nobody has.
+/// The key of a service account that does not exist.
 pub(super) fn service_account() -> Result<String> {
     let algorithm = &rcgen::PKCS_RSA_SHA256;
     let key = rcgen::KeyPair::generate_rsa_for(algorithm, rcgen::RsaKeySize::_2048)?;
@@ -288,7 +288,7 @@ async fn forbidden_and_missing_objects_are_reported() -> Result<()> {
         for name in ["other", "..", "a/b"] {
             let error = failure(&Remote { bucket: name.to_owned(), ..store.remote()? }).await?;
             let is_missing = matches!(error, Error::NoBucket { .. });
-            // Azurite does not take a name with a slash for one.
+            // To Azurite a name with a slash is not a name of a container.
             ensure!(is_missing || name == "a/b", "{name}: {error:?}");
         }
     }
@@ -318,7 +318,7 @@ async fn forbidden_and_missing_objects_are_reported() -> Result<()> {
     Ok(())
 }
 
-/// A store that asks for a token of Google's form: it remembers who came, and has one object for those that it takes.
+/// A store that requires a token of Google's form: it records the tokens, and has one object for those that it accepts.
 async fn double(is_right: bool) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
     type ReceivedTokens = Arc<Mutex<Vec<String>>>;
     let answer = async move |State(seen): State<ReceivedTokens>, headers: HeaderMap| {

@@ -1,5 +1,5 @@
-//! As whom AWS's libraries ask that have nothing but an environment: each way that it may say so, right, with nobody there,
-//! and with a server that takes the connection and says nothing.
+//! Which credentials AWS's libraries take from the environment: each way in which it may give them, with a right answer,
+//! with no server at the address, and with a server that accepts the connection and says nothing.
 //!
 //! Each way has a process of its own. Elsewhere: Google and Azure (`logins`), keys and directories (`bucket.rs`).
 
@@ -28,7 +28,7 @@ async fn as_the_environment_says() -> Result<()> {
     let known = BucketClientCache::default();
     for _again in 0..2 {
         let listed = list(&remote, None, &Note::default(), &known).await;
-        // As people are told, and not as Rust shows it.
+        // The error as users read it, not its `Debug` form.
         let listed = listed.map_err(|error| anyhow::anyhow!("told: {error}"))?;
         ensure!(listed.len() == 1, "{listed:?}");
     }
@@ -47,8 +47,8 @@ fn file(folder: &TempDir, name: &str, text: &str) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// The ways that ask somebody, who is at a place, with tokens of the pod and of the service account: what they are called,
-/// and how many requests a login takes.
+/// The ways that request credentials from a service at `place`, with tokens of the pod and of the service account: the
+/// name of each, its variables, and how many requests a login takes.
 fn ways(
     folder: &TempDir,
     place: &str,
@@ -145,7 +145,7 @@ async fn a_service_that_gives_no_credentials_is_named() -> Result<()> {
             // Where there is no such place, the machine is taken for none of AWS.
             let expected = match (way, what) {
                 ("instance", "unreachable") => "no credentials found in chain".to_owned(),
-                // Whoever is on the machine is it.
+                // The metadata service needs neither token, so none is wrong.
                 ("instance", "wrong") => continue,
                 ("web identity" | "web identity at spec.sts", "wrong") => {
                     "No such token".to_owned()

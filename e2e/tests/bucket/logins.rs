@@ -1,8 +1,8 @@
 //! Logins at Google and Azure, as the environment or a Secret says, at doubles of what only the clouds themselves have.
 //!
-//! Each way has a process and an environment of its own. Not told here is the managed identity of a machine at Azure, which
-//! is asked for at one address that nobody else has, nor that Google's metadata are nowhere, since they are then looked for
-//! there too.
+//! Each way has a process and an environment of its own. Not tested here: the managed identity of a machine at Azure, whose
+//! service has one fixed address, and Google's metadata service being absent, since it is then looked for at such an
+//! address, too.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -107,7 +107,7 @@ async fn as_the_cloud_says() -> Result<()> {
     let known = BucketClientCache::default();
     for _again in 0..2 {
         let listed = list(&remote, None, &Note::default(), &known).await;
-        // As people are told, and not as Rust shows it.
+        // The error as users read it, not its `Debug` form.
         let listed = listed.map_err(|error| anyhow::anyhow!("told: {error}"))?;
         ensure!(listed.len() == 1, "{listed:?}");
     }
@@ -148,7 +148,7 @@ impl Clouds {
         Ok(path.display().to_string())
     }
 
-    /// Runs it as somebody; what was asked meanwhile comes last.
+    /// Runs the test `as_the_cloud_says` with the identity `who`; the requests that arrived meanwhile come last.
     fn run(
         &self,
         who: &str,
@@ -194,7 +194,7 @@ async fn every_login_is_made_once_and_reported_when_it_fails() -> Result<()> {
     let unread = clouds.file("unread", "s3cret")?;
     let address = clouds.address;
     let login = clouds.front.address();
-    // Who asks, with which variables, how many requests the login takes, and what is told if it fails.
+    // The identity, its variables, how many requests the login takes, and a part of the error if it fails.
     type Way = (&'static str, EnvironmentVariables, usize, Option<&'static str>);
     let application = |tenant: &str, secret: &str| application(login, tenant, secret);
     let ways: [Way; 8] = [

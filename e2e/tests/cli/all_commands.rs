@@ -1,4 +1,4 @@
-//! Every command that asks a cluster: what it says where nothing is there, and where it may not look.
+//! Every command that reads a cluster: what it says in an empty namespace, and to users who may not read.
 //!
 //! Here: how a table of commands is run, and that no command is missing from it. Below: the tables (`sweep/tables.rs`).
 //! Elsewhere: the same while no operator is active (`leader::without_operator`), the words of each command (its own tests).
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-/// A command line, and what it comes to.
+/// A command line, and its expected exit status and output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     /// Without the program, and without `--namespace` unless it is for all of them. `{dir}` is a folder with a helmfile, and
@@ -159,7 +159,7 @@ async fn commands() -> Result<Vec<String>> {
 /// Checks that each command has a row, or is one of those that need none.
 ///
 /// # Errors
-/// One has no row; or what needs none is no command.
+/// One has no row; or one that needs none is not a command.
 pub(crate) async fn ensure_all_have_rows(rows: &[Row], others: &[&str]) -> Result<()> {
     let all = commands().await?;
     let is_of = |line: &str, command: &str| {

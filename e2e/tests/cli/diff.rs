@@ -19,7 +19,7 @@ fn secret(password: &str) -> String {
     )
 }
 
-/// Who may read what is compared, and not try to write it.
+/// The rights to read the compared objects, but not to write them, not even by a dry-run.
 const READER: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -119,7 +119,7 @@ async fn a_push_changes_what_the_diff_of_its_folder_said() -> Result<()> {
     ensure!(!text.contains("hunter") && !text.contains("aHVudGVy"), "{text}");
     let refused = diff(next.path(), &["--as", "eve"])?;
     ensure!(refused.code == Some(2) && refused.err.contains("eve"), "{refused:?}");
-    // What may not be tried is no difference, and does not count as none.
+    // An object whose dry-run is not allowed counts neither as changed nor as unchanged.
     story.apply(READER).await?;
     let may_read = async || {
         let said = diff(next.path(), &["--as", "reader"])?;

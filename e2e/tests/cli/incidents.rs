@@ -191,7 +191,7 @@ async fn why_names_the_container_the_quota_and_the_volume() -> Result<()> {
     ] {
         await_cause(&story, &format!("ks/{name}"), problem, &parts).await?;
     }
-    // Of what was applied, too.
+    // The cause of an applied object is found, too.
     await_cause(&story, "deployment/crashing", "Container", &["Pod/{ns}/crashing-"]).await?;
 
     let quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: small}, spec: {hard: {pods: \"0\"}}}";

@@ -101,7 +101,7 @@ async fn lines_of_what_was_applied_have_pod_and_container() -> Result<()> {
         windlass(&story, &["logs", "--workload", "deployment/web", "--tail", "1", "-o", "json"])?;
     let one = one.ended(0)?;
     ensure!(one.lines().count() == 2 && one.contains("\"container\":\"noisy\""), "{one}");
-    // Who may not read Pods is told so.
+    // A user who may not read Pods gets an error that says so.
     let eve = windlass(&story, &["logs", "--workload", "ks/app", "--as", "eve"])?;
     ensure!(eve.code == Some(2), "{eve:?}");
     story.end().await

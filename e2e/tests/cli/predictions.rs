@@ -54,7 +54,7 @@ impl PredictedChanges {
         predicted
     }
 
-    /// The changed objects as they should be afterwards. What Secrets hold is not told.
+    /// The changed objects as they should be afterwards, without Secrets, whose values are not shown.
     async fn expected(&self, story: &Story) -> Result<Vec<(StoryTarget, Value)>> {
         let mut all = Vec::new();
         for (target, fields) in &self.changed {

@@ -49,7 +49,7 @@ async fn a_release_goes_back_and_stays_there_until_it_is_resumed() -> Result<()>
     ensure!(said.code == Some(2) && said.err.contains("`windlass resume`"), "{said:?}");
     ensure!(story.history("app")?.len() == 3);
 
-    // What the repository says by now is what is there: nothing is upgraded.
+    // The repository by now says what is installed: nothing is upgraded.
     charts.release("app", first).await?;
     windlass(&story, &["resume", "hr/app", "--wait"])?.ended(0)?;
     let object = story.await_ready(&app).await?;
@@ -117,7 +117,7 @@ async fn one_release_of_a_helmfile_is_suspended_rolled_back_and_resumed() -> Res
     ensure!(
         story.history("db")?.last() == Some(&"3 | deployed | app-1.0.0 | Rollback to 1".to_owned())
     );
-    // The others go on.
+    // The other releases of the Helmfile are upgraded.
     upstream.push(&[("helmfile.yaml", file("3"))]).await?;
     story.await_value("web-config", "3").await?;
     ensure!(story.history("db")?.len() == 3, "{:?}", story.history("db")?);

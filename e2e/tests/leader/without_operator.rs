@@ -1,7 +1,7 @@
 //! What commands say while statuses are old and no operator is active.
 //!
-//! There is no windlass here: the story writes the statuses and the Lease, once as a process outside of the cluster does. Elsewhere: what the same commands say where
-//! nothing is there and where they may not look (`cli::all_commands`).
+//! There is no windlass here: the story writes the statuses and the Lease, once as a process outside of the cluster does.
+//! Elsewhere: what the same commands say in an empty namespace and to users who may not read (`cli::all_commands`).
 
 use anyhow::Result;
 use e2e::harness::{Story, StoryTarget, create_crds};
@@ -22,7 +22,7 @@ const VACANT: &str = "no process holds Lease {ns}/windlass-leader-election since
 /// What is said where a command waits in vain.
 const SILENCE: &str = "`windlass check` shows whether it runs";
 
-/// Words of an answer that takes old statuses for what is.
+/// Words of an answer that takes old statuses for the present state.
 const ALL_WELL: &[&str] = &[
     "all checks passed",
     "no object is failing",

@@ -96,7 +96,7 @@ async fn a_failure_is_sent_once_and_its_end_once() -> Result<()> {
     story.kustomization("app", "app", json!({"retryInterval": "1s"})).await?;
     let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
-    // What is no failure is sent as before.
+    // An event that is not a failure is sent as before.
     service.awaits(&story, "Kustomization", "ReconciliationSucceeded").await?;
 
     upstream.push(&[("map.yaml", BROKEN.to_owned())]).await?;
@@ -203,7 +203,7 @@ async fn an_incident_is_open_while_an_object_is_contested_and_ends_when_the_fiel
     reconciled(&story, &app).await?;
     ensure!(about(&service, "Resolved").is_empty(), "{:?}", about(&service, "Resolved"));
 
-    // It ends long before the pause when the field is left to the rival.
+    // The conflict ends long before the pause when the field is left to the rival.
     let ignore = json!([{"paths": ["/data/value"], "target": {"kind": "ConfigMap"}}]);
     let ignored = json!({"interval": "10s", "retryInterval": "10m", "ignore": ignore});
     story.kustomization("app", "app", ignored).await?;
@@ -266,7 +266,7 @@ async fn a_source_under_two_hundred_kustomizations_is_one_incident() -> Result<(
     let all = service.sent_to("/hook");
     let is_error = |it: &&Value| it["severity"] == "error";
     ensure!(all.iter().filter(is_error).count() == 1, "errors were sent as well: {all:?}");
-    // None is retained.
+    // No resolved incident is retained.
     let is_gone = async || Ok(incidents(&story).await?.is_empty().then_some(()));
     story.await_until("the incident to be deleted", LONG, is_gone).await?;
     drop(upstream);
@@ -287,7 +287,7 @@ async fn after_a_kill_nothing_is_sent_again_and_the_end_is() -> Result<()> {
     await_incident(&story, app, has_opened).await?;
     windlass.operator.kill()?;
     windlass.resume().await?;
-    // It works again: another failure is sent.
+    // The service works again: another failure is sent.
     story.kustomization("other", "app", json!({})).await?;
     await_incident(&story, ("Kustomization", "other"), has_opened).await?;
     ensure!(about(&service, "Open").len() == 2, "{:?}", about(&service, "Open"));
@@ -305,7 +305,7 @@ async fn after_a_kill_nothing_is_sent_again_and_the_end_is() -> Result<()> {
     ensure!(about(&service, "Open").len() == 3, "{:?}", about(&service, "Open"));
 
     windlass.operator.kill()?;
-    // It is mended while nothing observes it.
+    // The failure ends while no windlass observes it.
     for name in ["other", "third"] {
         story.delete(&StoryTarget::kustomization(name)).await?;
     }
@@ -468,7 +468,7 @@ async fn an_error_is_sent_after_all_where_its_alert_declines_the_incident() -> R
             "exclusionList": ["It affects"]}});
     story.apply_value(alert).await?;
     await_incident(&story, ("Kustomization", "app"), is_open).await?;
-    // The same error is no event again.
+    // The same error causes no second event.
     upstream.push(&[("map.yaml", format!("a: 1\n{BROKEN}"))]).await?;
     reconciled(&story, &app).await?;
     let sent = service.awaits(&story, "Kustomization", "BuildFailed").await?;
@@ -519,7 +519,7 @@ async fn a_provider_is_not_ready_from_a_discarded_notification_until_its_service
     let said = story.windlass_says(&["get", "providers", "-n", ns], true)?;
     ensure!(said.contains("False") && said.contains("404"), "{said}");
 
-    // Another process knows of no delivery.
+    // Another process has no record of deliveries.
     windlass.operator.kill()?;
     windlass.resume().await?;
     ensure!(why("provider/service", false)?.contains("404"));

@@ -67,7 +67,7 @@ async fn what_a_leader_did_not_send_before_it_was_killed_its_successor_sends() -
     service.answers(200);
     await_leader(&story, "pod-b").await?;
 
-    // That the artifact, which the other had, is not there yet, is no failure.
+    // The artifact of the other instance is not there yet, which is not a failure.
     let is_sent = async || Ok(service.sent_to("/events").into_iter().next());
     let event = story.await_until("the failure as an event", DEFAULT_WAIT_TIMEOUT, is_sent).await?;
     ensure!(event["reason"] == "BuildFailed" && event["severity"] == "error", "{event}");

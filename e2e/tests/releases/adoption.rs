@@ -1,4 +1,4 @@
-//! What others made becomes ours, is left to them, or is put right: releases, objects, records.
+//! Releases, objects and records that others made: windlass takes them over, leaves them to their owners, or corrects them.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -23,7 +23,7 @@ async fn of_two_that_claim_one_release_the_second_says_whose_it_is() -> Result<(
     let text = story.await_failure(&other, "StateError").await?;
     ensure!(text.contains(&format!("belongs to HelmRelease {}/app", story.namespace)), "{text}");
     ensure!(story.history("app")?.len() == 1, "the second one did something");
-    // Nor does its end.
+    // Nor does its deletion.
     story.delete(&other).await?;
     story.await_gone(&other, DEFAULT_WAIT_TIMEOUT).await?;
     story.expect(&StoryTarget::config_map("app-config")).await?;

@@ -126,7 +126,7 @@ async fn two_users_approve_and_one_without_the_right_is_refused() -> Result<()> 
         .await?;
     let (done, message) = says(&story, &mallory, &["approve", "hr/app"])?;
     ensure!(!done && message.contains("requires the verb `approve`"), "{message}");
-    // Who has all rights in the namespace neither answers, nor creates or deletes events.
+    // A user with all rights in the namespace neither answers, nor creates or deletes events.
     let answer = json!({"status": {"phase": "Succeeded", "answeredBy": "alice"}});
     let refused = as_mallory.patch_status(&name, &dry_run, &Patch::Merge(&answer)).await;
     let refused = refused.err().context("it was answered")?.to_string();

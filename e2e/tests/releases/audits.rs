@@ -262,7 +262,7 @@ async fn an_audit_whose_name_another_has_taken_is_reported() -> Result<()> {
     let apps = StoryTarget::kustomization("apps");
     story.await_ready(&apps).await?;
     await_audits(&story, 1).await?;
-    // What names the audit of its removal can be read in its status.
+    // The name of the audit of its removal is derived from its status.
     let object = story.expect(&apps).await?;
     let uid = object.metadata.uid;
     let last = &object.data["status"]["history"][0];

@@ -1,4 +1,4 @@
-//! What cannot be released is told with its reason, changes nothing, and goes on once it is put right.
+//! A HelmRelease that cannot be released says why, changes nothing, and continues once it is corrected.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -122,7 +122,7 @@ async fn a_hook_that_never_ends_ends_its_operation_when_the_time_is_over() -> Re
     );
     ensure!(text.contains(&named), "{text}");
     ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
-    // Its policy takes it away.
+    // Its deletion policy removes the hook.
     story.await_gone(&StoryTarget::new("batch/v1", "Job", "endless"), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
@@ -144,7 +144,7 @@ async fn a_field_that_may_not_change_is_reported_with_its_object() -> Result<()>
         "{text}"
     );
     let live = story.expect(&StoryTarget::new("batch/v1", "Job", "once")).await?;
-    ensure!(live.metadata.uid == before, "a Job was deleted that nobody asked to delete");
+    ensure!(live.metadata.uid == before, "a Job was deleted without a request");
     story.end().await
 }
 

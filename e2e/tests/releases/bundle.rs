@@ -48,7 +48,7 @@ async fn a_bundle_is_reconciled_while_every_other_server_is_gone() -> Result<()>
         .args(["bundle", &path(folder.path()), "--output", &bundle])
         .output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // Nobody gives charts any more.
+    // The server of the charts is gone.
     drop(charts);
     let server = WebServer::start().await?;
     let url = server.put("shop.tar.gz", std::fs::read(&bundle)?);

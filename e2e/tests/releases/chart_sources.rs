@@ -58,7 +58,7 @@ async fn a_chart_of_a_registry_has_the_digest_of_its_artifact_in_its_version() -
     let charts = Charts::of(&story).await?;
     let registry = Registry::start().await?;
     let push = async |label: &str| {
-        // The same version twice, as when somebody moves a tag.
+        // The same version twice, as when a developer moves a tag.
         let text = format!("{CONFIG}  label: {label}\n");
         charts.publish("1.0.0", &[("templates/a.yaml", &text)]).await?;
         let layer = Layer { media_type: CHART, bytes: packed(&charts, "1.0.0").await? };

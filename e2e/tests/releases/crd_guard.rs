@@ -211,8 +211,8 @@ async fn a_rollback_leaves_a_definition_that_objects_need_and_says_so() -> Resul
     ensure!(value_of_chart(&story).await? == "1.0.0", "the rest of it was not rolled back");
     let object = story.expect(&own(&group, "large")).await?;
     ensure!(object.data["spec"]["size"] == 10, "{:?}", object.data);
-    // The old chart is wanted again, which is what was rolled back to: what was left is no drift, and everything else is
-    // corrected.
+    // The spec names the old chart again, to which the release was rolled back: the CRD that the rollback left is not drift,
+    // and everything else is corrected.
     let old = json!({"spec": {"chart": {"spec": {"version": "1.0.0"}}}});
     story.merge(&app, old).await?;
     story.await_revision(&app, 3).await?;

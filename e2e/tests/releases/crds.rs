@@ -60,10 +60,10 @@ async fn a_chart_defines_kinds_as_the_policy_says() -> Result<()> {
     let id = format!("_widgets.{group}_apiextensions.k8s.io_CustomResourceDefinition");
     ensure!(inventory(&object).contains(&id.as_str()), "{:?}", inventory(&object));
     story.expect(&StoryTarget::new(&format!("{group}/v1"), "Widget", "w")).await?;
-    // What is no CRD is left out.
+    // An object that is not a CRD is left out.
     ensure!(story.read(&StoryTarget::config_map("no-crd")).await?.is_none());
 
-    // By default what is there stays as it is; then it is replaced; then not changed.
+    // By default an existing CRD stays as it is; then it is replaced; then not changed.
     publish("1.1.0", "wb").await?;
     story.await_revision(&app, 2).await?;
     ensure!(short_names(&story, &group).await? == json!(["wa"]));

@@ -71,7 +71,7 @@ async fn objects_wait_for_releases_of_a_helmfile_and_cycles_across_kinds_are_rep
     story.await_ready(&shop).await?;
     story.await_value("all", "1").await?;
 
-    // A cycle across kinds is told with its path, and ends with the annotation.
+    // The condition names the path of a cycle across kinds; the annotation ends the cycle.
     depend(&story, &shop, json!("HelmRelease/front")).await?;
     let text = story.await_failure(&shop, "DependencyCycle").await?;
     let path = format!("Helmfile/{place}/shop → HelmRelease/{place}/front → Helmfile/{place}/shop");
@@ -79,7 +79,7 @@ async fn objects_wait_for_releases_of_a_helmfile_and_cycles_across_kinds_are_rep
     depend(&story, &shop, Value::Null).await?;
     story.await_ready(&shop).await?;
 
-    // What cannot be read is told.
+    // The condition names a dependency that cannot be read.
     depend(&story, &all, json!("Secret/login")).await?;
     let text = story.await_failure(&all, "InvalidDependency").await?;
     ensure!(text.contains("`Secret/") && text.contains("Kustomization"), "{text}");

@@ -1,4 +1,4 @@
-//! What somebody changes in a release is seen at once: told, or put right, but for what is ignored.
+//! A change to an object of a release is noticed at once: it is reported or corrected, unless it is ignored.
 
 use anyhow::{Context as _, Result, ensure};
 use crds::helm::HelmRelease;
@@ -42,7 +42,7 @@ async fn drift_is_corrected_without_waiting_for_the_interval() -> Result<()> {
         })
         .await?;
     ensure!(story.expect(&config).await?.data["data"]["chart"] == "mine");
-    // Without the rule it is the chart's again, although its manifest is as it was.
+    // Without the rule the field has the chart's value again, although the manifest is as it was.
     story.merge(&app, json!({"spec": {"driftDetection": {"ignore": null}}})).await?;
     story
         .await_object(&config, DEFAULT_WAIT_TIMEOUT, |object| {
@@ -160,7 +160,7 @@ async fn a_rival_of_a_release_is_named_and_left_alone_for_a_while() -> Result<()
                 && condition(object, "Ready")["reason"] == "Contested"
         })
         .await?;
-    // It ends long before the pause when the field is left to the rival.
+    // The conflict ends long before the pause when the field is left to the rival.
     let patch = json!({"data": {"value": "mine"}});
     api.patch("app-config", &rival, &Patch::Merge(patch)).await?;
     let ignore = json!([{"paths": ["/data/value"]}]);

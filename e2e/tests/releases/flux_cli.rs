@@ -40,7 +40,7 @@ async fn the_stock_flux_shows_releases_and_tells_them_what_to_do() -> Result<()>
     let exported = flux(&story, &["export", "helmrelease", "app"]).await?;
     ensure!(exported.contains("kind: HelmRelease"), "{exported}");
 
-    // The source first, where there is something new that nobody was told of.
+    // The source first, which has a new version that nothing announced.
     charts.server.publish(&[
         ("Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.1.0\n"),
         ("templates/a.yaml", CONFIG),
@@ -167,7 +167,7 @@ async fn the_stock_flux_follows_a_commit_down_to_the_objects_of_its_releases() -
     ensure!(text.contains(&format!("ConfigMap/{space}/own drifted")), "{text}");
     ensure!(!text.contains(&format!("HelmRelease/{space}/app drifted")), "{text}");
 
-    // The repository first, where there is something new that nobody was told of.
+    // The repository first, which has a new commit that nothing announced.
     let sha = upstream.repository.commit(&[("own.yaml", &config_map("own", "3"))], "a change")?;
     let text = flux(&story, &["reconcile", "kustomization", "all", "--with-source"]).await?;
     ensure!(text.contains(&format!("applied revision main@sha1:{sha}")), "{text}");

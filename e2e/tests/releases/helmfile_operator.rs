@@ -120,7 +120,7 @@ async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
     };
     story.await_object(&target, DEFAULT_WAIT_TIMEOUT, is_named).await?;
 
-    // Somebody without rights changes nothing.
+    // A service account without rights changes nothing.
     more["serviceAccountName"] = json!("without-rights");
     more["values"]["foo"] = json!("QUX");
     apply(&more).await?;
@@ -152,7 +152,7 @@ async fn goes_over_to_windlass(story: &Story, target: &StoryTarget, source: &str
     story.await_ready(&own_target).await?;
     ensure!(story.history("myapp")?.len() == revisions, "the release was upgraded");
 
-    // A reference that is not there is told, and what was installed stays.
+    // The status names a reference that does not exist, and what was installed stays.
     let gone = own.to_string().replace("ref=master", "ref=gone");
     story.apply_value(serde_json::from_str(&gone)?).await?;
     let text = story.await_failure(&own_target, "ArtifactFailed").await?;

@@ -7,7 +7,7 @@ use e2e::harness::release::{CONFIG, Charts, hook};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
-/// The hooks of a release as its newest record tells of them: name and phase, in the order of their starts.
+/// The hooks in the newest record of a release: name and phase, in the order of their starts.
 fn ran(story: &Story, release: &str) -> Result<Vec<(String, String)>> {
     let text = story.helm_says(&["status", release, "-o", "json"])?;
     let status: Value = serde_json::from_str(&text)?;
@@ -112,7 +112,7 @@ async fn a_hook_that_fails_fails_the_installation_and_is_named() -> Result<()> {
     let text = story.await_failure(&app, "InstallFailed").await?;
     let named = format!("Job/{}/migrate status: 'Failed'", story.namespace);
     ensure!(text.contains("failed pre-install: ") && text.contains(&named), "{text}");
-    ensure!(text.contains("exit code"), "the deepest cause is told: {text}");
+    ensure!(text.contains("exit code"), "the deepest cause is not named: {text}");
     let printed = "last log line: this container exists on the test bed only";
     ensure!(text.contains(printed), "{text}");
     ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
@@ -125,7 +125,7 @@ async fn a_hook_that_fails_fails_the_installation_and_is_named() -> Result<()> {
     let history = story.history("app")?;
     ensure!(history.len() == 1 && history[0].starts_with("1 | failed | app-1.0.0"), "{history:?}");
 
-    // No terminal state that a change does not leave.
+    // The failure is not final: a change starts another attempt.
     let mended = hook("migrate", "pre-install,pre-upgrade", 0, "", Pods::Ready);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &mended)]).await?;
     story.await_revision(&app, 2).await?;

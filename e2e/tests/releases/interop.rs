@@ -52,7 +52,7 @@ async fn both_helms_read_and_act_on_a_release_of_windlass() -> Result<()> {
     story.helm_says(&["rollback", "app", "1", "--force-conflicts"])?;
     let config = StoryTarget::config_map("app-config");
     ensure!(story.expect(&config).await?.data["data"]["value"] == "one");
-    // What somebody did by hand is put right at the next run.
+    // The next run undoes what a user did with `helm`.
     story.request(&app).await?;
     let object = story.await_revision(&app, 4).await?;
     ensure!(newest(&object)["status"] == "deployed", "{}", newest(&object));

@@ -60,7 +60,7 @@ async fn each_phase_waits_for_its_answer_and_the_audit_has_them() -> Result<()> 
     let event = story.await_asked(LifecyclePhase::PostInstall).await?;
     await_pending(&story, &app, &event).await?;
     story.expect(&StoryTarget::config_map("app-config")).await?;
-    // Progress is no answer.
+    // Progress is not an answer.
     story.answer(&event, "Running", "half way").await?;
     story.answer(&event, "Succeeded", "").await?;
     let promote = story.await_asked(LifecyclePhase::Promote).await?;
@@ -77,7 +77,7 @@ async fn each_phase_waits_for_its_answer_and_the_audit_has_them() -> Result<()> 
     ensure!(first.answered_by.as_deref() == Some("checker"), "{first:?}");
     ensure!(first.message.as_deref() == Some("quota found"), "{first:?}");
 
-    // An upgrade names what is there.
+    // The event of an upgrade names the installed version.
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     let event = story.await_asked(LifecyclePhase::PreUpgrade).await?;
     let from = event.spec.from.as_ref().and_then(|it| it.chart_version.clone());

@@ -82,7 +82,7 @@ async fn what_was_ready_while_others_were_awaited_has_to_be_ready_at_the_end() -
     story.merge(&app, json!({"spec": {"values": {"value": "x"}}})).await?;
     let config = StoryTarget::config_map("app-config");
     story.await_object(&config, DEFAULT_WAIT_TIMEOUT, |it| it.data["data"]["value"] == "x").await?;
-    // Meanwhile the first look of the wait is taken, which finds `a` ready.
+    // Meanwhile the wait observes its objects for the first time, and finds `a` ready.
     story.history("app")?;
     is("a", "Starting").await?;
     is("b", "Up").await?;

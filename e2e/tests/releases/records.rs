@@ -47,7 +47,7 @@ async fn a_large_record_is_in_parts_and_what_a_crash_left_of_one_goes_later() ->
     let now = parts(&story).await?;
     ensure!(now == ["app.v1"], "{now:?}");
 
-    // What windlass leaves that ends between two writes; what somebody else has; what belongs to another release.
+    // A part that windlass left when it ended between two writes; one of another owner; one of another release.
     let own = object.uid().unwrap_or_default();
     for (name, owner, of) in [
         ("left", own.as_str(), "app.v9"),

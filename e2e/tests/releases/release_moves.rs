@@ -50,7 +50,7 @@ async fn a_release_goes_where_its_target_namespace_says() -> Result<()> {
     story.expect(&config(&two)).await?;
     ensure!(story.read(&config(&one)).await?.is_none(), "it is still where it was");
     ensure!(story.read(&record(&format!("{one}-app"), 1)).await?.is_none());
-    // Nobody asked for the namespace to go.
+    // Nothing asked for the deletion of the namespace.
     story.expect(&namespace(&one)).await?;
     for name in [&one, &two] {
         story.delete(&namespace(name)).await?;

@@ -1,4 +1,4 @@
-//! What fails is undone: by a rollback, by a removal, or tried again; the history tells it.
+//! A failed operation is undone by a rollback or a removal, or is retried; the history says so.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -123,7 +123,7 @@ async fn a_failed_upgrade_is_retried_after_its_time() -> Result<()> {
 async fn retries_without_end_go_on_until_it_works() -> Result<()> {
     let story = Story::with_windlass("release-endless").await?;
     let charts = Charts::of(&story).await?;
-    // It fails until somebody makes the ConfigMap that it looks for.
+    // The hook fails until the ConfigMap that the template looks up exists.
     let text = "{{ if not (lookup \"v1\" \"ConfigMap\" .Release.Namespace \"go\") }}".to_owned()
         + &hook("migrate", "pre-install,pre-upgrade", 0, "", Pods::Fail)
         + "{{ end }}";

@@ -71,7 +71,7 @@ async fn without_a_revision_of_ours_nothing_is_rolled_back_and_that_is_reported(
 async fn a_failed_installation_is_retried_as_an_upgrade_until_it_works() -> Result<()> {
     let story = Story::with_windlass("release-retry").await?;
     let charts = Charts::of(&story).await?;
-    // It fails until somebody makes the ConfigMap that it looks for.
+    // The hook fails until the ConfigMap that the template looks up exists.
     let text = "{{ if not (lookup \"v1\" \"ConfigMap\" .Release.Namespace \"go\") }}".to_owned()
         + &hook("migrate", "pre-install,pre-upgrade", 0, "", Pods::Fail)
         + "{{ end }}";

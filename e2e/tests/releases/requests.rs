@@ -41,7 +41,7 @@ async fn an_upgrade_can_be_forced_and_failures_be_forgotten() -> Result<()> {
         Ok(object)
     };
     stalled(3).await?;
-    // Looking again tries nothing again, a reset does.
+    // A request to reconcile starts no further attempt, a reset does.
     let token = story.request(&app).await?;
     let handled =
         |it: &kube::api::DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
@@ -81,7 +81,7 @@ async fn a_release_waits_for_those_it_depends_on() -> Result<()> {
     let late = charts.release("late", late).await?;
     let text = story.await_failure(&app, "DependencyNotReady").await?;
     ensure!(text.contains(&format!("{}/base", story.namespace)), "{text}");
-    // There, and suspended; then under way.
+    // The dependency exists and is suspended; then it is under way.
     let base = charts.release("base", json!({"suspend": true, "values": {"slow": true}})).await?;
     let token = story.request(&app).await?;
     let handled =

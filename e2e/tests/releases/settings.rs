@@ -111,7 +111,7 @@ async fn nothing_is_waited_for_and_no_more_is_kept_than_the_spec_says() -> Resul
     let history = story.history("app")?;
     ensure!(history.last().is_some_and(|it| it.starts_with("4 | uninstalled")), "{history:?}");
 
-    // What was kept is no release any more: a new one is installed over it.
+    // The history that was kept is not a release any more: a new release is installed over it.
     let app = charts.release("app", spec).await?;
     story.await_revision(&app, 5).await?;
     story.end().await
@@ -286,7 +286,7 @@ async fn objects_get_owner_references_where_they_are_asked_for() -> Result<()> {
     ensure!(owned[0].kind == "HelmRelease" && owned[0].controller.is_none(), "{owned:?}");
     let role = StoryTarget::of::<ClusterRole>(&story.namespace);
     ensure!(owners(&story.expect(&role).await?).is_empty(), "owner references cross no namespaces");
-    // They are no drift, and the garbage collector follows them.
+    // They are not drift, and the garbage collector follows them.
     let token = story.request(&app).await?;
     story
         .await_object(&app, DEFAULT_WAIT_TIMEOUT, |it| {

@@ -1,4 +1,4 @@
-//! Releases are made as whom the spec says; what that account may not do is told with both names.
+//! Releases are made as the service account of the spec; the condition names that account and what it may not do.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -60,7 +60,7 @@ async fn a_missing_right_of_the_account_is_reported_and_a_new_right_is_enough() 
     allow(&story, &["secrets", "configmaps"]).await?;
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.expect(&StoryTarget::config_map("app-config")).await?;
-    // It goes as it came; without the account nobody may remove it.
+    // The account that installed the release removes it; without the account the removal is not allowed.
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());

@@ -75,7 +75,7 @@ async fn a_failed_test_is_undone_unless_the_remediation_ignores_it() -> Result<(
     let history = story.history("strict")?;
     ensure!(history[2] == "3 | deployed | app-1.0.0 | Rollback to 1", "{history:?}");
 
-    // It is told all the same.
+    // The failure is reported all the same.
     let text = story.await_failure(&lenient, "TestFailed").await?;
     ensure!(text.contains("lenient-probe"), "{text}");
     let object = story.expect(&lenient).await?;

@@ -1,4 +1,4 @@
-//! Values come from ConfigMaps and Secrets, change with them, and what Secrets hold is told nowhere.
+//! Values come from ConfigMaps and Secrets, change with them, and what Secrets hold is shown nowhere.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -61,7 +61,7 @@ async fn values_are_put_together_in_their_order_and_follow_their_objects() -> Re
     )
     .await?;
 
-    // Each change is an upgrade, and nobody asked for it.
+    // Each change is an upgrade, without a request.
     config(&story, "base", json!({"values.yaml": "a: new\nc: base\n", "flag": "off"})).await?;
     story.await_revision(&app, 2).await?;
     let set = json!({"flag": "off", "token": "t0ken,x={odd}"});

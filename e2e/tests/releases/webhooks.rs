@@ -1,5 +1,5 @@
-//! Admission webhooks of others: what they refuse is told in their words and tried again as the spec says, and one that does
-//! not answer holds up nobody else.
+//! Admission webhooks of others: the condition has the words in which they reject an object, which is retried as the spec
+//! says, and a webhook that does not answer holds up no other release.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};

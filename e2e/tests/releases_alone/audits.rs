@@ -61,7 +61,7 @@ async fn audits_are_archived_before_they_are_deleted() -> Result<()> {
     windlass.operator.kill()?;
     windlass.resume().await?;
     story
-        .await_until("the missing bucket to be told", DEFAULT_WAIT_TIMEOUT, async || {
+        .await_until("the report of the missing bucket", DEFAULT_WAIT_TIMEOUT, async || {
             let log = windlass.operator.tail(200);
             Ok(log.contains("failed to archive ReleaseAudit").then_some(()))
         })

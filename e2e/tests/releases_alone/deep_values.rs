@@ -70,7 +70,7 @@ async fn values_nested_too_deeply_are_reported_on_their_release_and_affect_no_ot
     send(&story, Method::PATCH, "deep", values(300)).await?;
     await_unreadable(&story, "deep").await?;
     story.await_event("HelmRelease", "deep", "levels deep").await?;
-    // Whoever depends on it waits, whatever it was before.
+    // A release that depends on it waits, whatever it was before.
     let after = charts.release("after", json!({"dependsOn": [{"name": "deep"}]})).await?;
     story.await_condition(&after, "Ready", "False", DEFAULT_WAIT_TIMEOUT).await?;
     story.merge(&well, json!({"spec": {"values": {"value": "2"}}})).await?;

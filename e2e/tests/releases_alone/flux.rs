@@ -1,5 +1,5 @@
 //! Flux's helm-controller before windlass and after it: each takes over what the other released as it is, without an
-//! upgrade. Which of the two keeps a HelmRelease is said by a label, as with shards.
+//! upgrade. A label says which of the two reconciles a HelmRelease, as with shards.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
@@ -31,7 +31,7 @@ async fn helm_controller(story: &Story) -> Result<Operator> {
     Operator::start_with(binary, flags, &environment)
 }
 
-/// Says whose a HelmRelease is, asks for a run, and waits until it is done.
+/// Labels a HelmRelease for one of the two, requests a reconciliation, and waits until it is done.
 async fn give(story: &Story, app: &StoryTarget, to: Option<&str>) -> Result<DynamicObject> {
     story.merge(app, json!({"metadata": {"labels": {LABEL: to}}})).await?;
     let token = story.request(app).await?;
@@ -45,7 +45,8 @@ async fn give(story: &Story, app: &StoryTarget, to: Option<&str>) -> Result<Dyna
     outcome.with_context(|| format!("{app} was not reconciled after it was given to {to:?}"))
 }
 
-/// What must stay as it is when somebody else takes over: what the status says of the release, its records, its objects.
+/// What must stay as it is when another controller takes over: what the status says of the release, its records, its
+/// objects.
 async fn stand(story: &Story, object: &DynamicObject, name: &str) -> Result<Value> {
     let status = &object.data["status"];
     let said = [

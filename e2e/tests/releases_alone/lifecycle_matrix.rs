@@ -86,7 +86,7 @@ impl Case {
         ROLLBACK.contains(&self.phase)
     }
 
-    /// The value that an operation brings which is held.
+    /// The value that the held operation installs.
     fn wanted(&self) -> &'static str {
         match self.phase {
             _ if self.is_rollback() => "bad",
@@ -204,7 +204,7 @@ impl Case {
         }
     }
 
-    /// What remains once its windlass is there again.
+    /// The rest of the case, once windlass runs again.
     async fn finish(&self, story: &Story, before: &LifecycleEvent) -> Result<()> {
         let event = self.await_asked(story, None).await?;
         ensure!(event.uid() == before.uid(), "{self:?} was asked anew");
@@ -212,7 +212,7 @@ impl Case {
         self.await_end(story, self.wanted()).await.with_context(|| format!("{self:?}"))
     }
 
-    /// The event of the object; another one than `not`.
+    /// Waits for an event of the object other than `not`.
     async fn await_asked(
         &self,
         story: &Story,
@@ -257,7 +257,7 @@ impl Case {
         story.await_value(&format!("{}-config", self.name()), "one").await.map(drop)
     }
 
-    /// Told by its status, or by an event: what was removed by then has no status any more.
+    /// Waits for a message in the status, or in an event: an object that was removed by then has no status any more.
     async fn await_message(&self, story: &Story, text: &str) -> Result<()> {
         let kind = format!("{:?}", self.kind);
         let name = self.name();
@@ -271,7 +271,7 @@ impl Case {
         story.await_object(&self.target(), DEFAULT_WAIT_TIMEOUT * 2, has_message).await.map(drop)
     }
 
-    /// It is as it should be, and nothing is asked any more.
+    /// Waits until the object has the value `wanted`, or is gone, and has no open event.
     async fn await_end(&self, story: &Story, wanted: &str) -> Result<()> {
         match DELETE.contains(&self.phase) {
             true => {

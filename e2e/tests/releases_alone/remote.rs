@@ -45,7 +45,7 @@ async fn a_release_in_another_cluster_is_complete_and_its_end_delays_no_other() 
     let here = StoryTarget::config_map("far-config").in_namespace("default");
     ensure!(story.read(&here).await?.is_none(), "it is here");
 
-    // What somebody deletes there comes back.
+    // An object that a user deletes there comes back.
     maps.delete("far-config", &Default::default()).await?;
     await_until("the ConfigMap in the other cluster", DEFAULT_WAIT_TIMEOUT, async || {
         Ok(maps.get_opt("far-config").await?.map(drop))
@@ -154,7 +154,7 @@ async fn moves(
     Ok(())
 }
 
-/// Who of two contexts of one cluster has a release keeps it, and the other changes nothing, again and again.
+/// Of two contexts of one cluster, the one that has a release keeps it, and the other changes nothing, at every run.
 async fn two_kubeconfigs(
     story: &Story,
     (shop, plane): (&StoryTarget, &ControlPlane),
@@ -286,7 +286,7 @@ async fn ends(story: &Story, shop: &StoryTarget, maps: &Api<ConfigMap>) -> Resul
     story.await_object(shop, DEFAULT_WAIT_TIMEOUT, is_left).await?;
     story.delete(&StoryTarget::new("v1", "Secret", "dead")).await?;
     story.await_gone(shop, DEFAULT_WAIT_TIMEOUT).await?;
-    // It is recorded beside the run, and so perhaps after it.
+    // The event is recorded beside the run, and so perhaps after it.
     let lost = format!("unable to uninstall release dead/{own}/other");
     story.await_event("Helmfile", "shop", &lost).await?;
     let event_texts = story.events("Helmfile", "shop").await?;
@@ -299,7 +299,7 @@ async fn ends(story: &Story, shop: &StoryTarget, maps: &Api<ConfigMap>) -> Resul
     Ok(())
 }
 
-/// Drift in the other cluster is put right, a change there is no revision here, and what left the helmfile goes there.
+/// Drift in the other cluster is corrected, a change there is not a revision here, and what left the helmfile goes there.
 async fn changed_there(
     story: &Story,
     shop: &StoryTarget,

@@ -162,7 +162,7 @@ impl LargestObject {
     }
 }
 
-/// Texts that are no repetitions of each other, by names.
+/// Texts that do not repeat each other, by names.
 fn texts(prefix: &str, count: usize) -> Value {
     let mut random = e2e::random::Random::new(7);
     let mut text = || (0..4).map(|_| format!("{:016x}", random.number())).collect::<String>();

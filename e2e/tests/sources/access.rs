@@ -1,7 +1,7 @@
-//! Every kind by every protocol and every way to prove who asks: right, wrong, with nobody there, and with a server that
-//! takes the connection and says nothing.
+//! Every kind by every protocol and every authentication method: with right and wrong credentials, with no server at the
+//! address, and with a server that accepts the connection and says nothing.
 //!
-//! A kind has a list of [`Cell`]s, which are objects of one namespace. Here: how cells are made and told.
+//! A kind has a list of [`Cell`]s, which are objects of one namespace. Here: how cells are made and compared.
 //! In the folder: the kinds, and ways through a proxy (`proxies`).
 
 mod bucket;
@@ -34,7 +34,7 @@ const WRONG: &str = "wr0ng-passw0rd";
 const SECRET: [&str; 6] =
     ["accountKey", "sasKey", "serviceaccount", "secretkey", "password", "bearerToken"];
 
-/// What is told nowhere, in whatever form it was given.
+/// Secrets that no status, event or log may show, in whatever form they were given.
 const SECRETS_NEVER_SHOWN: [&str; 5] =
     [PASSWORD, WRONG, registry::PASSWORD, s3::SECRET, aws_identity::LDAP_PASSWORD];
 
@@ -63,7 +63,7 @@ struct Cell {
 #[derive(Clone, Copy)]
 struct AccessFailure {
     reason: &'static str,
-    /// A part of what is told.
+    /// A part of the message.
     says: &'static str,
 }
 
@@ -120,12 +120,12 @@ fn object(api: &str, kind: &str, name: &str, spec: Map<String, Value>, own: &Val
     json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-/// What is between windlass and a server that speaks plain HTTP to everybody.
+/// What is between windlass and a server that speaks plain HTTP without authentication.
 struct Ways {
     authority: Authority,
     tls: TlsFront,
     mutual: TlsFront,
-    /// Each takes connections and says nothing.
+    /// Each accepts connections and says nothing.
     stalled: Relay,
     stalled_tls: Relay,
 }
@@ -141,14 +141,14 @@ impl Ways {
     }
 }
 
-/// What takes connections to a server, and says nothing.
+/// A relay that accepts connections to a server, and passes nothing of its answers.
 async fn silent(server: SocketAddr) -> Result<Relay> {
     let relay = Relay::start(server).await?;
     relay.hold_after(0);
     Ok(relay)
 }
 
-/// An address at which nobody listens.
+/// An address at which no server listens.
 fn closed_port() -> Result<SocketAddr> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
@@ -217,7 +217,7 @@ fn over_http(subject: &AccessSubject, server: SocketAddr, ways: &Ways) -> Result
 fn objects(subject: &AccessSubject, cell: &Cell) -> Vec<Value> {
     let mut spec = Map::new();
     let mut all = Vec::new();
-    // What one field names is one Secret, whoever asked for it.
+    // A field names one Secret, which has the data of the kind and of the cell.
     let mut secrets: Vec<(&str, Value)> = Vec::new();
     for (field, data) in subject.always.iter().chain(&cell.secrets) {
         match secrets.iter_mut().find(|(known, _)| known == field) {
@@ -248,9 +248,9 @@ fn objects(subject: &AccessSubject, cell: &Cell) -> Vec<Value> {
     all
 }
 
-/// What became of a cell, if it is not what should.
+/// The outcome of a cell, if it is not the expected one.
 ///
-/// What an object waits for may come after it, so only what it says in the end counts.
+/// An object may be created before the one that it waits for, so only its last condition counts.
 async fn wrong(story: &Story, target: &StoryTarget, cell: &Cell) -> Result<Option<String>> {
     let mut last = String::new();
     let outcome = e2e::harness::await_until(&cell.name, DEFAULT_WAIT_TIMEOUT, async || {
@@ -269,7 +269,7 @@ async fn wrong(story: &Story, target: &StoryTarget, cell: &Cell) -> Result<Optio
     Ok(outcome.await.err().map(|_waited| last))
 }
 
-/// Creates the objects of all cells, and looks what becomes of each. No secret may be read anywhere.
+/// Creates the objects of all cells, and compares the outcome of each. No status, event or log may show a secret.
 async fn tell(story: &Story, subject: &AccessSubject, cells: &[Cell]) -> Result<()> {
     tell_within(story, subject, cells, &[]).await
 }
@@ -302,7 +302,7 @@ async fn tell_within(
     for cell in cells {
         let secrets = subject.always.iter().chain(&cell.secrets);
         for (key, value) in secrets.filter_map(|(_, data)| data.as_object()).flatten() {
-            // Names and certificates may be told, keys and passwords may not.
+            // Names and certificates may be shown, keys and passwords may not.
             let text = value.as_str().unwrap_or_default();
             let is_secret = [PASSWORD, WRONG].contains(&text)
                 || text.contains("PRIVATE KEY")

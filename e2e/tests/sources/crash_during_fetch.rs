@@ -14,7 +14,7 @@ use super::upstream::{Upstream, Way};
 /// How long the contents of a version are: packing them has to last long enough to be seen.
 const BYTES: usize = 4 << 20;
 
-/// Somewhere in the middle of them, as they are sent.
+/// How many bytes of a version are sent before the crash: somewhere in the middle of it.
 const MIDDLE: u64 = 1 << 20;
 
 /// Artifacts that are not current stay longer than any story lasts.
@@ -38,7 +38,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Whether somebody was writing it.
+/// Whether it is a file that was being written.
 fn is_temporary(path: &Path) -> bool {
     let names = path.iter().filter_map(|name| name.to_str());
     names.into_iter().any(|name| name == ".scratch" || name.starts_with(".unfinished-"))

@@ -1,5 +1,5 @@
-//! What means harm, by every kind that reads such: it is told on its own object, others do not notice, and neither memory
-//! nor disk swell.
+//! Malicious servers and contents, for every kind that reads such: the status of the object reports them, other objects do
+//! not notice, and neither memory nor disk swell.
 //!
 //! Elsewhere: the limits themselves and answers that only a server of one's own can give (`sources`), manifests
 //! (`stories/bad_input.rs`), fields (`poison.rs`), references across tenants (`tenancy.rs`).

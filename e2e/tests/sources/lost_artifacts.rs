@@ -1,4 +1,4 @@
-//! Artifacts are lost or damaged on the disk: nobody is told that they are there until they are there again.
+//! Artifacts are lost or damaged on the disk: no status says that they are there until they are there again.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ async fn file(upstream: &Upstream, story: &Story, storage: &Path) -> Result<Path
     Ok(file)
 }
 
-/// Other bytes, just as many.
+/// Replaces the contents of a file by as many other bytes.
 fn damage(file: &Path) -> Result<()> {
     let length = std::fs::metadata(file)?.len();
     Ok(std::fs::write(file, vec![b'x'; usize::try_from(length)?])?)

@@ -1,4 +1,4 @@
-//! A host answers for a while that it wants no requests, and nobody has to do anything about it.
+//! A host answers for a while with 429, and no user has to do anything about it.
 
 use anyhow::{Result, ensure};
 use e2e::harness::{Story, Windlass};
@@ -18,7 +18,7 @@ async fn pauses_for(way: Way, name: &str) -> Result<()> {
     upstream.await_version(&story, 1).await?;
     let left = upstream.relay.left_to_turn_away();
     ensure!(left == 0, "{left} requests were not made");
-    ensure!(windlass.operator.log()?.contains("429"), "nobody was told");
+    ensure!(windlass.operator.log()?.contains("429"), "the log does not name the status 429");
     story.end().await
 }
 

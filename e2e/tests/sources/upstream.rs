@@ -55,7 +55,7 @@ enum Server {
 pub(crate) struct Upstream {
     way: Way,
     server: Server,
-    /// What is between the server and whoever fetches.
+    /// What is between the server and the program that fetches.
     pub(crate) relay: Relay,
     /// How long the contents of a version are, before they are packed.
     bytes: usize,
@@ -252,12 +252,12 @@ impl Upstream {
         let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
         story.await_object(&repository, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
         hold();
-        // In one write, so that there is one run and no other that might be still at it when the story goes on.
+        // One write, so that there is one run, and no second one that might still be active when the story goes on.
         let asked = json!({"annotations": {REQUESTED_AT: token}});
         story.merge(&chart, json!({"metadata": asked, "spec": {"suspend": false}})).await.map(drop)
     }
 
-    /// Which version an artifact is, all of which has to be there.
+    /// The version of an artifact, whose contents have to be complete.
     pub(crate) fn version(&self, artifact: &[u8]) -> Result<u32> {
         if self.way == Way::HelmRepository {
             let text = std::str::from_utf8(artifact)?;

@@ -119,7 +119,7 @@ async fn objects_that_ask_to_be_left_alone_are_left_alone() -> Result<()> {
     for name in ["ignored", "disabled"] {
         ensure!(story.read(&StoryTarget::config_map(name)).await?.is_none(), "{name} was created");
     }
-    // Somebody at the cluster takes an object out of windlass' hands.
+    // A user excludes an object in the cluster from reconciliation.
     let hands_off = json!({"metadata": {"annotations": {RECONCILE: "disabled"}}});
     story.merge(&StoryTarget::config_map("claimed"), hands_off).await?;
 

@@ -1,4 +1,4 @@
-//! Whatever is wrong is told on its own object; everything else goes on, and secrets stay secret.
+//! Each object's own status reports what is wrong with it; everything else goes on, and secrets stay secret.
 
 use anyhow::{Result, ensure};
 use e2e::git_server::{Access, GitServer};
@@ -134,7 +134,7 @@ async fn a_remote_that_does_not_give_says_why_and_tells_no_secret() -> Result<()
     let in_url = password(&story, "url");
     let with_password = url.replace("http://", &format!("http://bob:{in_url}@"));
 
-    // The key of somebody else stands in `known_hosts` for this host.
+    // `known_hosts` has the key of another server for this host.
     let ssh = good.server.ssh()?;
     let host = ssh.known_hosts()?;
     let host = host.split(' ').next().unwrap_or_default();

@@ -139,7 +139,7 @@ async fn a_schedule_has_a_source_reconciled_between_its_intervals() -> Result<()
 
     annotate(&story, &source, json!({"windlass.dev/schedule": "* * * * * Europe/Berlin"})).await?;
     story.await_object(&source, DEFAULT_WAIT_TIMEOUT, |it| condition(it, wrong).is_null()).await?;
-    // Nobody tells windlass of this commit.
+    // No webhook and no request announces this commit.
     upstream.repository.commit(&[("a.yaml", &config_map("a", "2"))], "second")?;
     let has_second = |object: &DynamicObject| object.data["data"]["value"] == "2";
     story.await_object(&StoryTarget::config_map("a"), MINUTES, has_second).await?;

@@ -46,12 +46,12 @@ async fn a_definition_that_does_not_fit_is_written_by_force_only() -> Result<()>
     ensure!(text.contains(&found), "{text}");
     story.await_value("map", "1").await?;
 
-    // Left as it is.
+    // With `Skip` the definition stays as it is.
     upstream.push(&[("crd.yaml", annotated(&small, "Skip"))]).await?;
     story.await_value("map", "2").await?;
     ensure!(story.expect(&own(&group, "a")).await?.data["spec"]["old"] == "x", "it was written");
 
-    // Forced over the very definition that is there.
+    // The annotation names the uid and generation of the live definition, which forces the write.
     let live = story.expect(&crd(&group)).await?.metadata;
     let uid = live.uid.unwrap_or_default();
     let generation = live.generation.unwrap_or_default();
@@ -99,7 +99,7 @@ async fn a_folder_of_definitions_that_moves_to_another_kustomization_loses_no_ob
     ensure!(owner.is_some_and(|it| it == "two"), "{:?}", live.labels);
     story.expect(&own(&group, "mine")).await?;
 
-    // Its end is confirmed on the definition itself.
+    // An annotation of the definition itself confirms its deletion.
     let uid = before.unwrap_or_default();
     let confirmed = json!({"metadata": {"annotations": {"windlass.dev/crd-removal": uid}}});
     story.merge(&crd(&group), confirmed).await?;

@@ -245,7 +245,7 @@ fn judged(old: &Value, new: &Value, object: &Value) -> Result<Option<Vec<String>
     let mut judge = Judge::new(&live, new, &Stop::default())?;
     judge.versions().iter().for_each(|it| judge.object(it, object));
     let facts = Facts { total: 1, service: Presence::Present, is_complete: true };
-    // What a default means to people, no API server says.
+    // An API server does not judge what a default means to people.
     let mut found = judge.finish(facts).findings;
     found.retain(|it| it.problem != Problem::Default);
     let is_certain = found.iter().any(|it| it.problem != Problem::Unjudged);

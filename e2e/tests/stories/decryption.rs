@@ -12,7 +12,7 @@ use e2e::harness::{Story, StoryTarget};
 use e2e::servers::web::WebServer;
 use serde_json::{Value, json};
 
-/// The key that opens the recorded files, as it must not be told.
+/// The key that decrypts the recorded files, which must not be shown.
 const KEY: &str = "AGE-SECRET-KEY-1M7TH6FWAMNFQTZ4W5TVJWG4KFATFZNQ32YV2FV8ZHHM6NMEEPS7SPM7A45";
 
 /// A recorded case: its tree below a folder, and its keys.
@@ -145,7 +145,7 @@ async fn keys_that_are_missing_or_wrong_are_named_and_right_ones_heal_at_once() 
     let status = story.expect(&target).await?.data["status"].to_string();
     let events = story.events("Kustomization", "app").await?.join("\n");
     for text in [status, events, story.windlass().await?.operator.log()?] {
-        ensure!(!text.contains(KEY) && !text.contains("AGE-SECRET-KEY"), "a key is told: {text}");
+        ensure!(!text.contains(KEY) && !text.contains("AGE-SECRET-KEY"), "a key is shown: {text}");
     }
     story.end().await
 }

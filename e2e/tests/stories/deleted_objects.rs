@@ -40,7 +40,7 @@ async fn what_was_applied_in_a_version_that_is_served_no_more_is_still_taken_alo
     let wheel = StoryTarget::new(&format!("{group}/v1"), "Widget", "wheel");
     story.expect(&wheel).await?;
 
-    // Nobody serves it for a while, and it lives on.
+    // No version of the CRD is served for a while, and the object lives on.
     story.apply_value(crd(&group, [false, false])?).await?;
     story
         .await_until("the kind to be served no more", DEFAULT_WAIT_TIMEOUT, async || {

@@ -6,7 +6,7 @@ use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
-/// A ConfigMap that somebody else keeps from ending.
+/// A ConfigMap whose deletion waits for the finalizer of another controller.
 fn held(name: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, finalizers: [example.com/held]}}}}\n"

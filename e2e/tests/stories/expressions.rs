@@ -1,4 +1,4 @@
-//! Readiness and health by CEL: kinds that nobody else can judge, and dependencies that mean more than Ready.
+//! Readiness and health by CEL: kinds whose health only an expression can judge, and dependencies that mean more than Ready.
 //!
 //! Every interval and retry is ten minutes long.
 

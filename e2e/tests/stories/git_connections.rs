@@ -47,7 +47,7 @@ async fn a_repository_is_fetched_through_the_proxy_of_its_secret() -> Result<()>
         ensure!(message.contains("proxy") && message.contains(&proxy.url()), "{message}");
         let before = proxy.passed().len();
 
-        // The Secret is watched, so nobody has to ask.
+        // The Secret is watched, so no request is needed.
         secret(&story, &way, data("pr0xy-passw0rd")).await?;
         story.kustomization(name, name, json!({})).await?;
         story.await_value(name, "1").await?;

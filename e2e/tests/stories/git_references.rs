@@ -7,7 +7,7 @@ use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-/// Has windlass look and waits until it has.
+/// Requests a reconciliation and waits until it is handled.
 async fn reconcile(story: &Story, name: &str) -> Result<DynamicObject> {
     let target = StoryTarget::git_repository(name);
     let token = story.request(&target).await?;

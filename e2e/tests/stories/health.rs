@@ -92,7 +92,7 @@ async fn it_waits_for_the_objects_of_the_spec_even_if_others_made_them() -> Resu
     story.kustomization("app", "app", json!({"healthChecks": checks, "timeout": "10m"})).await?;
     let first = revision(&upstream.repository.hash("main")?);
     story.await_waiting("app", &first).await?;
-    // The Deployment is not on the list, so nobody waits for it.
+    // The Deployment is not on the list, so the Kustomization does not wait for it.
     story.merge_status(&wheel, ready("True")).await?;
     story.await_applied("app", &first).await?;
     story.delete(&crd).await?;
@@ -158,7 +158,7 @@ async fn reconciliations(story: &Story, name: &str) -> Result<u64> {
     Ok(line.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default())
 }
 
-/// Does something to an object that is waited for, and waits until windlass has looked since.
+/// Changes an object whose health is awaited, and waits until the Kustomization was reconciled since.
 async fn seen(story: &Story, operation: impl Future<Output = Result<DynamicObject>>) -> Result<()> {
     let before = reconciliations(story, "app").await?;
     operation.await?;
@@ -169,7 +169,7 @@ async fn seen(story: &Story, operation: impl Future<Output = Result<DynamicObjec
         .await
 }
 
-/// A story with a CRD of Widgets, and Widgets that somebody else made and that are not ready.
+/// A story with a CRD of Widgets, and Widgets that windlass did not apply and that are not ready.
 async fn widgets(name: &str, names: &[&str]) -> Result<(Story, StoryTarget, Vec<StoryTarget>)> {
     let story = Story::with_windlass(name).await?;
     let group = format!("{}.test", story.namespace);
@@ -231,7 +231,7 @@ async fn a_wait_that_failed_stays_failed_while_its_objects_move() -> Result<()> 
     story.await_failure(&app, "HealthCheckFailed").await?;
     let failed = story.expect(&app).await?;
     for round in 0..3 {
-        // Each is another change: what changes nothing is seen by nobody.
+        // Each is another change: an update that changes nothing reaches no watch.
         let mut unready = ready("False");
         unready["status"]["conditions"][0]["message"] = format!("round {round}").into();
         seen(&story, story.merge_status(&all[0], unready)).await?;

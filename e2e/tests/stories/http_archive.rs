@@ -119,7 +119,7 @@ async fn an_external_artifact_of_another_owner_is_not_changed() -> Result<()> {
     let left = story.expect(&external("app")).await?;
     ensure!(left.uid().as_ref() == Some(&uid) && left.data["status"].is_null(), "{:?}", left.data);
 
-    // Once it is gone, nobody has to ask.
+    // Once it is gone, no request is needed.
     story.delete(&external("app")).await?;
     story.await_ready(&archive("app")).await?;
     ensure!(story.expect(&external("app")).await?.uid() != Some(uid), "it is the old one");

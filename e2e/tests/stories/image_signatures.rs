@@ -21,7 +21,7 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const IN_TOTO: &str = "application/vnd.in-toto+json";
 
-/// Who signs.
+/// A key that signs images.
 struct Signer(KeyPair);
 
 impl Signer {
@@ -137,7 +137,7 @@ async fn an_image_is_applied_once_its_owner_signed_it_and_nothing_else_is() -> R
     story.await_gone(&StoryTarget::config_map("app"), DEFAULT_WAIT_TIMEOUT).await?;
 
     owner.sign(&registry, "app", &image, &image).await?;
-    // A bundle of somebody else does not hide it.
+    // A bundle that another key signed does not hide it.
     other.bundle(&registry, "app", &image).await?;
     story.request(&target).await?;
     let ready = story.await_ready(&target).await?;

@@ -1,4 +1,4 @@
-//! Artifacts of an OCI registry are applied, new tags are picked up, and whoever may not pull is told.
+//! Artifacts of an OCI registry are applied, new tags are picked up, and an OCIRepository that may not pull says so.
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ async fn a_denied_pull_is_reported_as_flux_reports_it_until_the_secret_is_right(
     );
     ensure!(message.starts_with(&expected), "{message}");
 
-    // The Secret is watched, so nobody has to ask.
+    // The Secret is watched, so no request is needed.
     secret(&story, "pull", &registry.docker_config(PASSWORD)).await?;
     story.await_condition(&target("app"), "Ready", "True", Duration::from_secs(60)).await?;
 

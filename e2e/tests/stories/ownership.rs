@@ -1,4 +1,4 @@
-//! Objects that others made become windlass' own, and where and how they are applied can be told.
+//! windlass takes over objects that `kubectl` made; the target namespace and common metadata go over what manifests say.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

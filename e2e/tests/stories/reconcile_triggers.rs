@@ -182,7 +182,7 @@ async fn a_commit_that_spells_a_value_differently_changes_nothing() -> Result<()
     story.await_applied("app", &revision).await?;
     let events = story.events("Kustomization", "app").await?;
     ensure!(!events.iter().any(|event| event.contains("configured")), "{events:#?}");
-    // Whoever shows the state of commits waits for an event about each. Events are recorded one after the other for all
+    // A service that shows the state of commits waits for an event about each. Events are recorded one after the other for all
     // stories that share the program, among them one of 200 Kustomizations.
     let limit = Duration::from_secs(180);
     story
@@ -196,7 +196,7 @@ async fn a_commit_that_spells_a_value_differently_changes_nothing() -> Result<()
             Err(anyhow!("its events are {events:#?}"))
         })
         .await?;
-    // A change that is one is told.
+    // A commit that changes an object causes an event.
     upstream.push(&[("q.yaml", quota("2"))]).await?;
     story.await_event("Kustomization", "app", "ResourceQuota").await?;
     story.await_event("Kustomization", "app", "configured").await?;

@@ -1,4 +1,4 @@
-//! Bases in other repositories: followed at the interval, told when they are not there, and in nobody's way.
+//! Bases in other repositories: followed at the interval, reported when they are missing, and in no other object's way.
 
 use anyhow::{Result, ensure};
 use e2e::git_server::{Access, GitServer, StoryRepository};
@@ -39,7 +39,7 @@ async fn a_base_in_another_repository_is_followed_at_the_interval() -> Result<()
     repository.commit(&[("base/map.yaml", &config_map("map", "2"))], "moved")?;
     story.await_value("map", "2").await?;
 
-    // A reference that is not there is told, and what was applied stays. The address shows no password.
+    // The condition names a reference that does not exist, and what was applied stays. The address shows no password.
     let secret = far.base_url().replace("http://", "http://bob:s3cret@");
     for (url, expected) in [
         (

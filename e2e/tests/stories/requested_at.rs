@@ -22,7 +22,7 @@ async fn a_requested_run_starts_at_once_and_is_acknowledged() -> Result<()> {
     let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
 
-    // Nobody tells windlass of this commit but the request.
+    // Nothing but the request announces this commit.
     let sha = upstream.repository.commit(&[("a.yaml", &config_map("a", "2"))], "second")?;
     let token = story.request(&source).await?;
     await_handled(&story, &source, &token).await?;

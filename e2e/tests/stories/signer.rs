@@ -1,4 +1,4 @@
-//! The keys by which a story has signatures verified. Elsewhere: who signs (`e2e::signer`).
+//! The keys by which a story has signatures verified. Elsewhere: signing (`e2e::signer`).
 
 use anyhow::Result;
 use e2e::harness::Story;

@@ -1,4 +1,4 @@
-//! A field that windlass cannot honour is refused by its name, and harms nobody else.
+//! A field that windlass cannot honour is refused by its name, and harms no other object.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};

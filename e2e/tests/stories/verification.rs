@@ -54,7 +54,7 @@ async fn only_what_a_known_key_signed_becomes_an_artifact() -> Result<()> {
     story.kustomization("app", "app", json!({})).await?;
     story.await_value("a", "2").await?;
 
-    // What nobody signed is told of, and never served; what was verified before stays.
+    // An unsigned commit is reported and never served; what was verified before stays.
     signing(repository, false)?;
     let unsigned = repository.commit(&[("a.yaml", &config_map("a", "3"))], "unsigned")?;
     story.request(&app).await?;

@@ -78,7 +78,8 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     };
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_ready).await?;
 
-    // Who may write statuses cannot pass off as signed what is not: while it is suspended, windlass corrects nothing.
+    // A user who may write statuses cannot pass off an unsigned artifact as signed: while the source is suspended, windlass
+    // does not correct its status.
     let _forged = story.follow("forged", &[("k/b.yaml", config_map("b", "1"))]).await?;
     let source = StoryTarget::git_repository("forged");
     story.await_ready(&source).await?;
@@ -99,7 +100,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
         "an unsigned commit was applied"
     );
 
-    // A base on another server is signed by nobody.
+    // A base on another server is not signed.
     let far = GitServer::start(Access::Open)?;
     let base = far.repository("bases")?;
     let files =

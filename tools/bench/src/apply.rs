@@ -53,7 +53,7 @@ fn measure(runtime: &Runtime, bed: &BenchTestbed, options: &Options) -> anyhow::
     };
     let title = format!("one Kustomization of {objects} objects, from artifact to Ready");
     let mut comparison = Comparison::new(title, objects, limits);
-    // Whoever does something for the first time learns what there is: connections, kinds, schemas.
+    // The first request of a client costs more: it opens connections and reads kinds and schemas.
     step("both once with two objects", || {
         runtime.block_on(raw_round(bed, &apps(&bed.work(Who::Raw, 0), 1)))?;
         runtime.block_on(operator_round(bed, &apps(&bed.work(Who::Operator, 0), 1))).map(drop)
@@ -117,7 +117,7 @@ async fn operator_round(bed: &BenchTestbed, apps: &[App]) -> anyhow::Result<Phas
     let arrivals = Arrivals::of(&commit, 1, &mut watch, ROUND_TIMEOUT).await?;
     bed.settle(work, apps.len()).await?;
     let phase = bed.spent(&before, arrivals.since(arrivals.fetched))?;
-    // What one round left would be the memory of the next.
+    // The objects of one round would count as memory of the next.
     bed.remove(&[kustomization], source).await?;
     Ok(phase)
 }

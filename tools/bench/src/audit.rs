@@ -1,4 +1,4 @@
-//! What the API server was asked, from its audit log: the one place where requests are counted for every client alike.
+//! The requests to the API server, from its audit log: the one place where requests are counted for every client alike.
 //!
 //! Here: reading the log from a moment on, counting by verb and resource, which requests keep watches alive.
 //! Elsewhere: turning the log on (`e2e::control_plane`), what may be asked (`super::idle`).
@@ -94,7 +94,7 @@ impl AuditLog {
         Ok(Mark { file: data.ino(), length: data.len() })
     }
 
-    /// What a user has asked since a mark.
+    /// The requests of a user since a mark.
     ///
     /// # Errors
     /// When the log was begun anew since, as the API server does when it has grown too long.
@@ -157,7 +157,7 @@ impl Requests {
             lines.iter().filter(|line| line.is_watch()).map(Line::selection).collect();
         let mut counted = Self::default();
         for line in lines {
-            // A watch is told of twice, when it is open and when it ends; a refused one only at its end.
+            // The log has a watch twice, when it is open and when it ends; a refused one only at its end.
             let is_open = line.stage == "ResponseStarted";
             let code = line.response_status.as_ref().and_then(|status| status.code).unwrap_or(0);
             if is_open != (line.is_watch() && code < 400) {

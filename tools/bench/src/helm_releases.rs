@@ -102,7 +102,7 @@ pub(super) fn measure(
     let [of_install, of_update] = limits;
     let mut install = Comparison::new(title("install"), count * OBJECTS_PER_CHART, of_install);
     let mut update = Comparison::new(title("update"), count * OBJECTS_PER_CHART, of_update);
-    // Whoever does something for the first time learns what there is: connections, kinds, schemas.
+    // The first request of a client costs more: it opens connections and reads kinds and schemas.
     step("both once with one", || {
         runtime.block_on(async {
             if !options.rounds.is_alone {
@@ -208,7 +208,7 @@ impl<'a> Side<'a> {
         let commit = self.origin.publish(&self.work, 2)?;
         let releases = test_bed::prepare(&self.releases(2))?;
         if self.options.chart_template {
-            // The index was read long ago; that it is read again is no part of the work.
+            // The index was read long ago; reading it again is not part of the work.
             self.bed.announce_repository(&self.work).await?;
         }
         let before = self.bed.read(self.who)?;

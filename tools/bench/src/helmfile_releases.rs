@@ -126,7 +126,7 @@ fn measure(
     let title =
         format!("a Helmfile of {count} releases of {OBJECTS_PER_CHART} objects, until ready");
     let mut install = Comparison::new(title, count * OBJECTS_PER_CHART, limits);
-    // Whoever does something for the first time learns what there is: connections, kinds, schemas.
+    // The first request of a client costs more: it opens connections and reads kinds and schemas.
     step("both once with one", || {
         runtime.block_on(async {
             Side::prepare(bed, Who::Raw, 0, 1).await?.install().await?;

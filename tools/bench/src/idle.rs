@@ -47,7 +47,7 @@ pub(crate) struct Options {
 
 /// What was heard.
 pub(super) struct IdleMeasurement {
-    /// What the operator asked of the API server.
+    /// The operator's requests to the API server.
     pub(super) requests: Requests,
     /// CPU seconds of the operator in that time.
     pub(super) cpu: f64,

@@ -84,7 +84,7 @@ pub(super) fn measure(
     let mut install = Comparison::new(title("install"), count * 2, limits);
     // Nothing is promised about it.
     let mut update = Comparison::new(title("update"), count * 2, BenchLimits::default());
-    // Whoever does something for the first time learns what there is: connections, kinds, schemas.
+    // The first request of a client costs more: it opens connections and reads kinds and schemas.
     step("both once with one", || {
         runtime.block_on(async {
             if !options.rounds.is_alone {
@@ -117,7 +117,7 @@ pub(super) fn measure(
                 Ok(())
             })?;
         }
-        // What one round left would be the memory of the next.
+        // The objects of one round would count as memory of the next.
         step(&format!("round {round}: removal"), || {
             sides.iter().try_for_each(|side| runtime.block_on(side.remove()))
         })?;

@@ -131,7 +131,7 @@ fn run(command: &Bench) -> anyhow::Result<()> {
     }
 }
 
-/// Measures with everything optimised: a slow raw client would flatter whoever is compared with it.
+/// Measures with everything optimised: a slow raw client would flatter the operator that is compared with it.
 fn as_shipped(measure: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     if !cfg!(debug_assertions) {
         return measure();

@@ -19,20 +19,20 @@ pub(crate) enum Output {
     Json,
 }
 
-/// What one piece of work took, by whoever did it.
+/// What one piece of work cost the raw client or the operator that did it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Phase {
     /// Seconds until all of it was done.
     pub(super) total: f64,
     /// Seconds until half of it was done; none when it has only one part.
     pub(super) half: Option<f64>,
-    /// CPU seconds of who did it, until the cluster was quiet again.
+    /// CPU seconds of that program, until the cluster was quiet again.
     pub(super) cpu: f64,
     /// CPU seconds of the API server in that time.
     pub(super) server_cpu: Option<f64>,
-    /// Highest resident memory of who did it, since its start, in MiB.
+    /// Highest resident memory of that program, since its start, in MiB.
     pub(super) peak: f64,
-    /// What it asked of the API server.
+    /// Its requests to the API server.
     pub(super) requests: Option<Requests>,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Comparison {
     operator: Vec<Phase>,
 }
 
-/// Who is compared, unless said otherwise.
+/// The columns, unless others are given.
 const COLUMNS: [&str; 2] = ["raw client", "operator"];
 
 /// A line of the table: a figure for each, in the same unit.

@@ -65,14 +65,14 @@ pub(crate) struct Options {
     dead: Dead,
 }
 
-/// Who delivers.
+/// The program that delivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Flux,
     Windlass,
 }
 
-/// What came of the events on a side.
+/// How one side delivered the events.
 struct DeliveryFigures {
     /// What delivering to the live services took.
     phase: Phase,

@@ -35,7 +35,7 @@ pub(super) struct BenchChart {
 }
 
 impl BenchChart {
-    /// What lies somewhere.
+    /// The chart or overlay at a path.
     ///
     /// # Errors
     /// When nothing is there.

@@ -49,7 +49,7 @@ impl PreparedObject {
     /// The objects of a manifest, each as a request.
     ///
     /// # Errors
-    /// When the text is not YAML, or a document is no object.
+    /// When the text is not YAML, or a document is not an object.
     pub(super) fn all(manifest: &str) -> anyhow::Result<Vec<Self>> {
         let documents = goyaml::documents(manifest.as_bytes(), &goyaml::YamlLimits::default())?;
         documents.iter().map(|document| Self::of(&document.value)).collect()

@@ -24,7 +24,7 @@ const MAX_PUSH_DELAY: Duration = Duration::from_secs(2);
 /// meanwhile.
 const MAX_FETCHES_PER_BURST: usize = 2;
 
-/// How many pushes are made, and how many webhooks tell of the same one.
+/// How many pushes are made, and how many webhooks report the same one.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// How many commits are made, one after the other, each with its webhook

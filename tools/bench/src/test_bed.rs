@@ -348,7 +348,7 @@ impl BenchTestbed {
         self.raw.delete(&prepare(sources)?).await
     }
 
-    /// What a piece of work is called: on a cluster that was there before, nobody else has used the name.
+    /// The name of a piece of work: on a cluster that existed before, no earlier run has used the name.
     pub(super) fn work(&self, who: Who, round: u16) -> String {
         let word = if who == Who::Raw { "raw" } else { "app" };
         match (&self.given, &*self.part) {

@@ -114,7 +114,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 /// Flux's controllers, built if they are not there, each listening where nothing else does.
 fn programs() -> anyhow::Result<Vec<String>> {
     let mut lines = Vec::new();
-    // The artifacts need an address that the other two are told, so it is chosen here.
+    // The address of the artifacts is a setting of the other two controllers, too, so it is chosen here.
     let free = TcpListener::bind("127.0.0.1:0").context("no free port")?.local_addr()?;
     let all = [Oracle::SourceController, Oracle::KustomizeController, Oracle::HelmController];
     for oracle in all {

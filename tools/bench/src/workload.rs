@@ -6,7 +6,7 @@
 /// Where the Flux objects are.
 pub(super) const NAMESPACE: &str = "flux-system";
 
-/// The label that tells which piece of work an object belongs to.
+/// The label that says which piece of work an object belongs to.
 pub(super) const LABEL: &str = "windlass-bench";
 
 /// A ConfigMap and a Deployment of the same name.

@@ -2,7 +2,7 @@
 //!
 //! Here: the command line, and who is asked what. Elsewhere: our own corpora and running programs (`crate::corpus`),
 //! helmfiles (`helmfile`), definitions (`crds`), what two answers differ in and how that is shown (`report`).
-#![expect(clippy::print_stderr, reason = "what was recorded is told to whoever records")]
+#![expect(clippy::print_stderr, reason = "the command prints what it recorded")]
 
 mod crds;
 pub mod helmfile;
@@ -250,7 +250,7 @@ impl Real {
                 self.ask(case, copy.path(), arguments).map(|answer| RecordedAnswer::of(&answer))
             };
             let answer = again()?;
-            // What changes from one time to the next is no answer to compare with.
+            // Output that changes from one time to the next cannot be compared with.
             for _ in 0..2 {
                 if again()? != answer {
                     bail!("`{}`, run `{run}`: the answer is another one each time", case.name);

@@ -89,7 +89,7 @@ pub struct Case {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
-    /// One sentence, for whoever reads the case.
+    /// One sentence about the case, for its readers.
     about: String,
     /// Name of a run and its arguments after the command.
     runs: BTreeMap<String, Vec<String>>,

@@ -142,7 +142,7 @@ impl Demo {
         self.show(&["-n", "shop", "get", "helmreleases"])
     }
 
-    /// Somebody on call suspends the release and scales it; everything else goes on; one edit ends it.
+    /// An engineer on call suspends the release and scales it; everything else goes on; one edit ends it.
     pub(super) async fn an_incident(&self, servers: &Servers) -> anyhow::Result<()> {
         let mut watch = self.watch_delivery().await?;
         self.kubectl(&[

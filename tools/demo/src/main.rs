@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: windlass at work on a real control plane, told step by step.
+//! `cargo xtask demo`: windlass at work on a real control plane, step by step.
 //!
 //! Here: the order of the scenes, and what remains to be seen afterwards.
 //! Elsewhere: the scenes (`scene`, `incident`), how they are shown (`terminal_output`, `terminal_svg`), the manifests

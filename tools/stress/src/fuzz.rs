@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: what tenants write, changed at random and given to what reads it.
 //!
-//! Whatever it is, it is read or refused: no panic, no signal, no hang, no more memory than a limit. What does otherwise
-//! is kept. Inputs that did once, and some to begin with, are in `e2e/fuzz/<target>`, and are read again before anything
+//! Every input is read or refused: no panic, no signal, no hang, no more memory than a limit. An input that breaks this is
+//! kept. Inputs that did so once, and some to begin with, are in `e2e/fuzz/<target>`, and are read again before anything
 //! new is tried.
 //!
 //! Here: the targets and the command line. A target is one file (`cel`, `yaml`, …) and a line in [`TARGETS`]. Elsewhere:
@@ -47,7 +47,7 @@ pub(crate) struct FuzzTarget {
     read: fn(&[u8]),
 }
 
-/// What reads on threads of its own needs no more than any thread has.
+/// The stack of a target whose parser has threads of its own: that of any thread.
 const USUAL_STACK: usize = 2 << 20;
 
 const TARGETS: [&FuzzTarget; 11] = [

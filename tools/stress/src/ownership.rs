@@ -80,7 +80,7 @@ pub(crate) async fn live(
             list => list.with_context(|| format!("cannot list {}", kind.kind))?,
         };
         for mut object in list.items {
-            // The objects of hooks are nobody's once they have run.
+            // The objects of hooks have no owner once they have run.
             let annotations = object.metadata.annotations.as_ref();
             let is_hook = annotations.is_some_and(|it| it.contains_key("helm.sh/hook"));
             if object.metadata.deletion_timestamp.is_some() || is_hook {
@@ -116,7 +116,7 @@ pub(crate) async fn recorded(
     Ok(entries.collect())
 }
 
-/// Live objects that their owner's inventory does not have: after a crash nobody would ever delete them.
+/// Live objects that their owner's inventory does not have: after a crash they would never be deleted.
 pub(crate) fn unrecorded(
     live: &BTreeMap<String, DynamicObject>,
     recorded: &BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: everything at once and at random, for as long as somebody likes.
+//! `cargo xtask soak`: everything at once and at random, for a given time.
 //!
 //! Rounds of pushes, edits and deletions by hand, suspensions, deleted and re-created Kustomizations, faults of the API
 //! server, and kills. After each round everything must come to be as it should without being asked, within a limit.

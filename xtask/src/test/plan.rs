@@ -1,7 +1,7 @@
 //! What is run of what was compiled.
 //!
-//! Here: programs with unit tests; stories, a module of them in a process of its own; what is no test. Elsewhere: running
-//! them (`jobs`).
+//! Here: programs with unit tests; stories, a module of them in a process of its own; programs that are not tests.
+//! Elsewhere: running them (`jobs`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,7 +50,7 @@ const LONGEST: [&str; 12] = [
     "stories leader",
 ];
 
-/// Names of jobs that are no tests.
+/// Names of jobs that are not tests.
 const CRASH: &str = "crash, a sample";
 const SOAK: &str = "soak, two minutes";
 

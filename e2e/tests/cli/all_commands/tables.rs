@@ -1,4 +1,4 @@
-//! What each command says of an empty namespace, and to users who may not look.
+//! What each command says of an empty namespace, and to users who may not read.
 
 use super::{Row, row};
 

@@ -40,7 +40,7 @@ async fn an_object_that_may_not_change_is_created_again_where_it_is_annotated() 
     let source = format!(" of GitRepository/{}/app", story.namespace);
     let folder = advised(&story, "ks/app", "in folder ", &source)?;
     let subject = format!("have ConfigMap/{}/sealed deleted and created again: ", story.namespace);
-    // It is the end of the sentence.
+    // The annotation is the end of the sentence.
     let text = advice(&story, "ks/app")?["text"].as_str().unwrap_or_default().to_owned();
     let (_, annotation) = text.split_once("annotate it there with ").context(text.clone())?;
     ensure!(text.contains(&subject), "{text}");

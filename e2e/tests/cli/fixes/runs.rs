@@ -25,7 +25,7 @@ async fn what_was_deleted_comes_back() -> Result<()> {
     story.await_gone(&config, DEFAULT_WAIT_TIMEOUT).await?;
     let parts = ["ConfigMap/{ns}/app-config", "does not exist"];
     await_cause(&story, "hr/app", "Missing", &parts).await?;
-    // The release is ready, and yet this is no all-clear.
+    // The release is ready, and yet `why` does not say that all is well.
     let said = windlass(&story, &["why"])?;
     ensure!(said.code == Some(1) && said.out.contains("app-config: does not exist"), "{said:?}");
     let said = windlass(&story, &["incidents"])?;

@@ -23,7 +23,7 @@ fn keys(secret: &str) -> Value {
     json!({"accesskey": ACCESS, "secretkey": secret})
 }
 
-/// A Bucket of any provider, and in which words it refuses who asks.
+/// A Bucket of any provider, and the message with which its server rejects credentials.
 pub(super) fn subject(
     always: Vec<(&'static str, Value)>,
     refused: &'static str,

@@ -1,6 +1,6 @@
-//! Bucket at Google and Azure: fake-gcs-server, which believes everybody, and Azurite, which checks keys and signatures.
+//! Bucket at Google and Azure: fake-gcs-server, which accepts any credentials, and Azurite, which checks keys and signatures.
 //!
-//! A token that Google does not take is told by a server that takes none. What is fetched and what that costs: `tests/bucket`.
+//! A server that accepts no token stands for Google rejecting one. What is fetched and what that costs: `tests/bucket`.
 
 use anyhow::Result;
 use e2e::harness::Story;
@@ -13,7 +13,7 @@ use super::bucket::{NAME, subject};
 use super::proxies::Proxies;
 use super::{API, AccessFailure, Url, Ways, over_http, plain, tell};
 
-/// A Secret that cannot be used is told before anybody is asked.
+/// A Secret that cannot be used is reported before any request is sent.
 const fn unusable(says: &'static str) -> AccessFailure {
     AccessFailure { reason: "AuthenticationFailed", says }
 }

@@ -1,7 +1,7 @@
 //! OCIRepository and charts at registries of AWS, as the machine (`provider: aws`).
 //!
-//! Registries, and who gives logins for them, are told by their names, of which the proxy of the environment knows where
-//! they are: the region says what becomes of a login, the account what becomes of the registry.
+//! The proxy of the environment knows the registries, and the services that give logins for them, by their names: the region
+//! in a name says what becomes of a login, the account what becomes of the registry.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use super::{
 
 const DENIED: &str = "AuthenticationFailed";
 
-/// By account: a registry that is there, nobody, and one that says nothing. By region: the same of logins.
+/// By account: a registry that works, none, and one that says nothing. By region: the same of logins.
 const ACCOUNTS: [&str; 3] = ["111111111111", "222222222222", "333333333333"];
 const REGIONS: [&str; 3] = ["eu-west-1", "eu-west-2", "eu-west-3"];
 

@@ -36,7 +36,7 @@ fn chart_last(objects: Box<super::Objects>) -> Box<super::Objects> {
     Box::new(move |name, url, spec| objects(name, url, spec).into_iter().rev().collect())
 }
 
-/// Tells of repositories, and then of the charts in those that are reached: where the index comes, so does the chart.
+/// Compares repositories, and then the charts in those that are reached: where the index comes, so does the chart.
 async fn tell_both(story: &Story, mut subject: AccessSubject, mut cells: Vec<Cell>) -> Result<()> {
     tell(story, &subject, &cells).await?;
     subject.kind = (API, "HelmChart");

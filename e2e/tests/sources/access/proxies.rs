@@ -1,6 +1,6 @@
 //! Kinds with `spec.proxySecretRef`, by proxies that speak HTTP and SOCKS 5.
 //!
-//! SOCKS is spoken by somebody else's proxy, HTTP by ours (`e2e::proxy`).
+//! The SOCKS proxy is a program of others (`e2e::servers::socks`), the HTTP proxy is ours (`e2e::proxy`).
 
 use std::net::SocketAddr;
 
@@ -16,14 +16,14 @@ use super::{
 
 const FIELD: &str = "proxySecretRef";
 
-/// With all that has a meaning in an address, which this is not a part of.
+/// It has every character with a meaning in a URL, although it is never a part of one.
 const PASSWORD: &str = "s3cret:p@ss/%2Fw?rd";
 
 /// A proxy for HTTP, two for SOCKS, and what takes connections to each and says nothing.
 pub(super) struct Proxies {
     http: Proxy,
     stalled_http: Relay,
-    /// For everybody.
+    /// Without authentication.
     open: Socks,
     closed: Socks,
     stalled: Relay,
@@ -94,7 +94,7 @@ impl Proxies {
         };
         let ca = json!({"ca.crt": ways.authority.certificate()});
         let over_tls = tls("socks-tls-works", ways.tls.address());
-        // Whoever refuses is told as one for HTTP, but in its own words.
+        // A SOCKS proxy that rejects the request has the reason of an HTTP proxy, with a message of its own.
         let refuses = |says| AccessFailure { reason: failures.proxy_refuses.reason, says };
         let unreachable = AccessFailure {
             reason: failures.proxy_unreachable.reason,
@@ -119,7 +119,7 @@ impl Proxies {
         ])
     }
 
-    /// Whoever became ready by a proxy went through it, and left it to the proxy what names stand for.
+    /// Every object that became ready by a proxy went through it, and the proxy resolved the names.
     pub(super) fn ensure_used(&self, server: SocketAddr, ways: &Ways) -> Result<()> {
         let open = self.open.passed()?;
         let closed = self.closed.passed()?;
@@ -130,7 +130,7 @@ impl Proxies {
         for place in [server, ways.tls.address()].map(|it| it.to_string()) {
             ensure!(closed.contains(&place), "{place} is not in {closed:?}");
         }
-        ensure!(!self.http.passed().is_empty(), "nobody passed the proxy for HTTP");
+        ensure!(!self.http.passed().is_empty(), "no request passed the proxy for HTTP");
         Ok(())
     }
 }

@@ -113,13 +113,13 @@ async fn a_redirected_request_has_no_credentials_and_reaches_no_metadata_service
         }
         servers.push(server);
     }
-    // Nor does whoever names such a machine himself get there.
+    // A spec that names such an address itself does not reach it either.
     for (kind, spec) in specs("http://169.254.169.254", Some("login")) {
         let name = format!("{}-named-link-local", kind.to_lowercase());
         let target = create(&story, kind, &name, spec).await?;
         made.push((kind, name, target));
     }
-    // Nor does whoever names it as the proxy to go through.
+    // Nor does a spec that names such an address as its proxy.
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "proxy"},
         "stringData": {"address": "http://169.254.169.254", "username": "walker", "password": CANARY}});
     story.apply_value(secret).await?;
@@ -138,7 +138,7 @@ async fn a_redirected_request_has_no_credentials_and_reaches_no_metadata_service
         let says = match (*kind, &**name) {
             ("Bucket", "bucket-named-link-local") => "invalid",
             (_, name) if name.ends_with("-by-link-local") => "`address` is a link-local",
-            // Its library follows no redirect.
+            // The S3 library follows no redirect.
             ("Bucket", _) => "responded to a listing with 302",
             (_, name) if name.ends_with("-other") => "401",
             (_, name) if name.ends_with("-link-local") => "link-local",
@@ -147,7 +147,7 @@ async fn a_redirected_request_has_no_credentials_and_reaches_no_metadata_service
             ("HTTPArchive", _) => "only http:// and https:// are supported",
             _ => "it is neither http nor https",
         };
-        // One of the libraries that join addresses finds one in nothing.
+        // One library that joins URLs accepts an empty one, and fails later.
         let is_right =
             text.contains(says) || (name.ends_with("-nowhere") && text.contains("is not a URL"));
         if !is_right {
@@ -156,7 +156,7 @@ async fn a_redirected_request_has_no_credentials_and_reaches_no_metadata_service
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     ensure!(other.with_credentials() == 0, "another server was sent credentials");
-    ensure!(!other.answers().is_empty(), "nobody was led to the other server");
+    ensure!(!other.answers().is_empty(), "no request was redirected to the other server");
     let objects: Vec<_> = made.iter().map(|(kind, name, _)| (*kind, name.clone())).collect();
     ensure_not_leaked(&story, &windlass, &objects, CANARY).await?;
     story.end().await

@@ -18,12 +18,12 @@ use zip::write::SimpleFileOptions;
 
 use super::{create, create_with, outcome, peak};
 
-/// What the program may take at most, in MiB: it is not optimised here, and two archives are read at once.
+/// The most memory that windlass may use, in MiB: it is not optimised here, and two archives are read at once.
 const MEMORY: u64 = 400;
 
 /// What becomes of an archive.
 enum Fate {
-    /// It is refused; a part of what is told.
+    /// It is refused; a part of the message.
     Refused(&'static str),
     /// It becomes an artifact with these files, which have nothing of the machine in them.
     Harmless(&'static [&'static str]),
@@ -125,7 +125,7 @@ fn tars() -> Result<Vec<(&'static str, Vec<u8>, Fate)>> {
             packed(&[bomb, vec![zeros; 300].concat()])?,
             Refused("more than the 67108864 allowed for one file"),
         ),
-        // Packed as tightly as can be, else it is no bomb.
+        // Packed as tightly as can be, else it is not a bomb.
         (
             "bomb-of-headers",
             tightly(&vec![entry("pax", b'x', "", comment.len() as u64, &comment); 40].concat())?,

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{create, peak, refusal};
 
-/// What the program may take at most, in MiB: it is not optimised here, and two indexes are read at once.
+/// The most memory that windlass may use, in MiB: it is not optimised here, and two indexes are read at once.
 const MEMORY: u64 = 400;
 
 /// An index of one chart with so many versions, each with so long a description.
@@ -75,7 +75,7 @@ async fn an_index_that_means_harm_is_refused_or_read_in_little_memory() -> Resul
     for (target, refused) in &targets {
         match refused {
             None if target.to_string().ends_with("empty") => {
-                // Nothing is in it, which is no harm; whether that is an index at all is Helm's choice.
+                // An empty file does no harm; whether it is an index at all is Helm's choice.
                 super::outcome(&story, target).await?;
             }
             // Tens of megabytes, which a build without optimisation reads slowly where others use the processors.
@@ -87,7 +87,7 @@ async fn an_index_that_means_harm_is_refused_or_read_in_little_memory() -> Resul
             Some(says) => {
                 let text = refusal(&story, target).await?;
                 ensure!(text.contains(says), "{target}: {text}");
-                ensure!(text.len() < 2000, "{target}: {} bytes are told", text.len());
+                ensure!(text.len() < 2000, "{target}: {} bytes are shown", text.len());
             }
         }
     }

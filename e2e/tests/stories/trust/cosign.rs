@@ -16,7 +16,7 @@ use crate::stories::image_signatures::{after_request, ensure_refused};
 
 const NONE: &str = "no matching signatures were found";
 
-/// In what a signature is kept.
+/// How a signature is stored.
 #[derive(Clone, Copy)]
 enum SignatureFormat {
     /// A bundle that refers to the image, as cosign 3 does.
@@ -35,7 +35,7 @@ impl SignatureFormat {
     }
 }
 
-/// Who signs with a key pair of cosign, without any service of Sigstore.
+/// Signs with a key pair of cosign, without any service of Sigstore.
 struct Signer {
     home: tempfile::TempDir,
     program: PathBuf,

@@ -13,7 +13,7 @@ use crate::stories::verification::{verified, verify};
 
 const MODES: [&str; 3] = ["HEAD", "Tag", "TagAndHEAD"];
 
-/// Who signs; none if it is not signed.
+/// The signer; none if it is not signed.
 type By<'s> = Option<&'s Signer>;
 
 /// Commits as one signs, and tags as another does. Gives the hash of the commit.
@@ -59,7 +59,7 @@ async fn commits_and_tags_count_in_each_mode_if_new_keys_of_the_secret_signed_th
         let upstream = story.follow(kind, &[("a.yaml", config_map("a", "0"))]).await?;
         let repository = &upstream.repository;
         let url = upstream.server.url(&upstream.repository);
-        // What is signed by whom, and the modes in which that is enough.
+        // A tag, the signers of its commit and of the tag itself, and the modes in which these are enough.
         let releases: [(&str, By<'_>, By<'_>, &[&str]); 5] = [
             ("v1.0.0", None, None, &[]),
             ("v1.1.0", Some(&other), Some(&other), &[]),

@@ -15,11 +15,11 @@ use super::{charts, follow, oci_repository, push_chart, push_image, replay, run,
 use crate::stories::helm_chart::chart_of;
 use crate::stories::image_signatures::{after_request, ensure_refused};
 
-/// How a signature is written.
+/// The formats of a signature.
 const FORMATS: [&str; 2] = ["jws", "cose"];
 
-/// Who signs: with the keys `owner` and `colleague`, whose certificates an authority issued to different organisations,
-/// and with `test`, which `notation` made.
+/// Signs with the keys `owner` and `colleague`, whose certificates an authority issued to different organisations, and with
+/// `test`, which `notation` made.
 struct Notary {
     home: tempfile::TempDir,
     program: PathBuf,

@@ -15,7 +15,7 @@ use crate::stories::decryption::{await_message, borrowed, bytes, decryption, ent
 /// What every plain value contains, and nothing else.
 const MARK: &str = "pl4in";
 
-/// Who may decrypt what is in a folder: an age key, a post-quantum one, an OpenPGP key, both of age and OpenPGP.
+/// The keys that decrypt the files of a folder: an age key, a post-quantum one, an OpenPGP key, both of age and OpenPGP.
 const FOLDERS: [&str; 4] = ["age", "hybrid", "pgp", "shamir"];
 
 /// The encrypted files of a folder: manifests, and what its kustomization generates a Secret from.
@@ -386,7 +386,7 @@ async fn where_the_mac_is_required_a_file_of_any_format_is_edited_by_sops_only()
     }
     ensure_plain(&story, &encrypted, "shamir").await?;
 
-    // By `sops` it may be edited, and get another data key.
+    // `sops` may edit a file and give it another data key.
     encrypted.sops(&[
         "set",
         "shamir/secret.yaml",

@@ -1,4 +1,4 @@
-//! A repository that is reconciled when webhooks tell of a push, and the Kustomization of its only object.
+//! A repository that is reconciled when webhooks report a push, and the Kustomization of its only object.
 //!
 //! Moments are taken in this process: a push begins when its webhook is sent, and ends when a watch delivers the object.
 

@@ -159,7 +159,7 @@ fn without_scratch(text: &[u8]) -> Vec<u8> {
 
 /// A text with addresses of memory replaced, which Go prints for pointers: they change from run to run.
 fn without_addresses(text: &[u8]) -> Vec<u8> {
-    /// Shorter numbers are no addresses.
+    /// Shorter numbers are not addresses.
     const MIN_ADDRESS_DIGITS: usize = 8;
     let mut replaced = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,6 +1,6 @@
 //! windlass's engine in this process, with the steps of `windlass template` that need no disk.
 //!
-//! Here: a chart from its files, and a render of it in a world that a seed repeats. Elsewhere: the whole command
+//! Here: a chart from its files, and a render of it with the same random bytes for the same seed. Elsewhere: the whole command
 //! (`answer`).
 
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ pub fn chart_at(path: &Path) -> anyhow::Result<Chart> {
     Ok(load::archive(&bytes)?.chart)
 }
 
-/// A world without a cluster at the beginning of 2030, whose random bytes a seed repeats.
+/// An environment without a cluster at the beginning of 2030, whose random bytes a seed repeats.
 pub fn environment(seed: u64) -> Env {
     let zone = Zone::fixed("UTC", 0);
     let random = Mutex::new(Random::new(seed));

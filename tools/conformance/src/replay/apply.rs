@@ -192,7 +192,7 @@ fn stage_names(case: &Case) -> Judgement {
     let custom = stages::parse_group_kinds(&custom_stage_kinds);
     let rows: Vec<(String, String, String)> = case.list()?;
     let named = rows.into_iter().map(|(api_version, kind, _)| {
-        // A thing without kind is no object here and never gets this far.
+        // A document without a kind is not an object here and never gets this far.
         let filled = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
         let object = json!({
             "apiVersion": filled(&api_version),

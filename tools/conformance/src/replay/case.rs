@@ -56,7 +56,7 @@ impl Case {
     /// Parses a case, which gets `name` if it has none.
     ///
     /// # Errors
-    /// Says why the text is no JSON object.
+    /// Says why the text is not a JSON object.
     pub(super) fn parse(name: &str, text: &[u8]) -> Result<Self, serde_json::Error> {
         let mut inputs: Map<String, Value> = serde_json::from_slice(text)?;
         let mut text = |member: &str| match inputs.get_mut(member).map(Value::take) {

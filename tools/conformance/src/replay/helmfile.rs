@@ -85,7 +85,7 @@ pub struct HelmfileInvocation {
     stderr: String,
 }
 
-/// What people call helmfile: arguments before its own, and folders of programs that it runs.
+/// The command of helmfile: the program, the arguments before its own, and folders of programs that it runs.
 #[derive(Clone, Copy)]
 pub struct Program<'p> {
     /// The program.

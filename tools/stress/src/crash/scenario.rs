@@ -35,7 +35,7 @@ pub(super) trait Scenario: Default {
     /// Whose its objects are.
     fn owner(&self) -> Owner;
 
-    /// What went wrong besides, asked at the end.
+    /// Further violations of the scenario's own laws, judged at the end.
     fn judge(&self, _stage: &Stage) -> anyhow::Result<Vec<String>> {
         Ok(Vec::new())
     }
@@ -71,7 +71,7 @@ impl Stage {
         Ok(Self { story, server, repository, revisions: Vec::new() })
     }
 
-    /// Commits files; whoever follows the repository is not told.
+    /// Commits files, without a request to reconcile the source.
     pub(super) fn commit(&mut self, files: &[(String, String)]) -> anyhow::Result<()> {
         let files: Vec<(&str, &str)> =
             files.iter().map(|(path, text)| (&**path, &**text)).collect();

@@ -15,7 +15,7 @@ use crate::ownership::{helm_releases, kind, kustomizations};
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Snapshot(BTreeMap<String, Value>);
 
-/// What is replaced: the run's namespace, and its revisions in order.
+/// The names that are replaced: the run's namespace, and its revisions in order.
 pub(super) struct Names<'a> {
     pub(super) namespace: &'a str,
     pub(super) revisions: &'a [String],
@@ -184,7 +184,7 @@ fn state(object: &DynamicObject) -> Value {
     let status = &object.data["status"];
     let condition_of = |name: &str| {
         let condition = condition(object, name);
-        // How long the pods took is told in a message.
+        // The message of `Healthy` says how long the pods took.
         let message = if name == "Healthy" { &Value::Null } else { &condition["message"] };
         json!([condition["status"], condition["reason"], message])
     };

@@ -196,7 +196,7 @@ fn survives(command: &Process) -> anyhow::Result<Option<String>> {
     })
 }
 
-/// Keeps a case for whoever looks for the fault.
+/// Keeps a case for the developer who searches for the fault.
 fn keep(corpus: Corpus, seed: u64, changed: &ChangedCase, fault: &str) -> anyhow::Result<PathBuf> {
     let folder = root().join("target/fuzz").join(corpus.noun()).join(seed.to_string());
     for (path, content) in &changed.files {

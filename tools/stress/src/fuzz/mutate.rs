@@ -9,7 +9,7 @@ use e2e::random::Random;
 /// Words that a language trips over.
 pub(super) type Words = [&'static [u8]];
 
-/// Pieces of templates, of YAML, of JSON, numbers at their limits, bytes that are no text.
+/// Pieces of templates, of YAML, of JSON, numbers at their limits, bytes that are not text.
 pub(super) const TEMPLATE_FRAGMENTS: [&[u8]; 60] = [
     b"{{",
     b"}}",

@@ -1,7 +1,7 @@
 //! Rounds of a target: a process reads one input after the other, another one observes it from outside.
 //!
-//! The reader says which input it begins with before it does, so that whoever starts it knows what it died of, or what it
-//! does not come to an end with. It reads one after the other, since a process for each would take most of the time.
+//! The reader says which input it is about to read, so that the process that started it knows which input killed it or
+//! does not end. It reads one after the other, since a process for each would take most of the time.
 //!
 //! Here: both sides, and keeping what was found. Elsewhere: what reads (`super`), changing bytes (`super::mutate`).
 
@@ -35,7 +35,7 @@ const MAX_FAULTS: usize = 10;
 /// How often the reader is observed.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What the reader is told.
+/// The arguments of the reader.
 #[derive(Debug, Args)]
 pub(crate) struct FuzzReaderArguments {
     target: String,
@@ -233,7 +233,7 @@ fn input(target: &FuzzTarget, inputs: &[Vec<u8>], number: u64, seed: u64) -> Vec
 pub(super) fn read(reader: &FuzzReaderArguments) -> anyhow::Result<ExitCode> {
     let target =
         TARGETS.into_iter().find(|it| it.name == reader.target).context("no such target")?;
-    // An allocation beyond any measure is a fault that can be told, not the end of the machine.
+    // An allocation beyond any measure is then a fault that is reported, not the end of the machine.
     setrlimit(Resource::RLIMIT_AS, ADDRESS_SPACE_LIMIT, ADDRESS_SPACE_LIMIT)
         .context("memory cannot be limited")?;
     let inputs = inputs(target)?;

@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz spec`: fields of every kind, made from their schemas at random, on a real API server.
 //!
-//! Here: one seed after the other, for as long as somebody likes. Elsewhere: the nonsense, and what must not notice it
+//! Here: one seed after the other, for a given time. Elsewhere: the nonsense, and the objects that must not notice it
 //! (`e2e/tests/poison.rs`); the test command runs that story once, with a seed that does not change.
 
 use std::process::Command;
@@ -14,7 +14,7 @@ use e2e::installation::{Build, make};
 use testbed::progress::{green, red, step};
 use testbed::{machine, root};
 
-/// The story, and the variable by which it is told its seed.
+/// The story, and the variable with its seed.
 const STORY: &str = "a_poison_object_stalls_only_itself";
 const SEED: &str = "WINDLASS_POISON_SEED";
 

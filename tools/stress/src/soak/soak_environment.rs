@@ -319,7 +319,7 @@ impl SoakEnvironment {
             .then(|| format!("Kustomization {name} has {recorded:?} and should have {expected:?}"))
     }
 
-    /// Fails when windlass asked for the deletion of an object that nobody ever took away.
+    /// Fails when windlass asked for the deletion of an object that no operation ever removed.
     pub(super) fn judge_deletions(&mut self, model: &Model) -> anyhow::Result<()> {
         let writes = self.proxy.writes();
         for write in writes.iter().skip(self.judged) {

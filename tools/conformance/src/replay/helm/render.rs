@@ -21,7 +21,7 @@ use super::super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same};
 use super::table;
 use super::values::GivenChart;
 
-/// The world in which cases were recorded, as far as it shows.
+/// The environment in which cases were recorded, as far as templates can read it.
 pub(in super::super) fn env() -> Env {
     let local = Zone::fixed("UTC", 0);
     let now = jiff::Timestamp::now();
@@ -86,7 +86,7 @@ fn rendered(chart: &Chart, values: &Map, release: &Release, file: &str) -> Resul
     Ok(files.remove(file).unwrap_or_default())
 }
 
-/// The signature of a function, which Go's own errors are told by.
+/// The signature of a function, from which Go's errors about its arguments follow.
 pub(super) fn function(case: Case) -> Judgement {
     let wanted = match &case.answer {
         ReferenceAnswer::Out(Json::String(signature)) => signature.clone(),
@@ -122,7 +122,7 @@ struct GivenRelease {
     _is_install: bool,
 }
 
-/// Gives what templates see, but for what only the templates of a file have.
+/// A template that prints what templates see, but for what only the templates of a file have.
 const SEEN: &str =
     r#"{{ toJson (dict "Chart" (omit .Chart "IsRoot") "Release" .Release "Values" .Values) }}"#;
 

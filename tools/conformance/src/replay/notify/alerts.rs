@@ -1,4 +1,4 @@
-//! What becomes of posted events: who gets them, and what is told to their Alerts.
+//! What becomes of posted events: which Providers get them, and which warnings become events of their Alerts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

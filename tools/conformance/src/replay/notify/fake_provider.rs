@@ -35,7 +35,7 @@ pub(super) struct FakeProvider {
     pub(super) waits: Vec<Duration>,
 }
 
-/// Most parcels that a case sends.
+/// The most messages that a case sends.
 const MAX_PARCELS: usize = 100;
 
 impl FakeProvider {

@@ -118,7 +118,7 @@ fn hook(case: &Case) -> Judgement {
     for object in &mut objects.0 {
         object["metadata"]["resourceVersion"] = json!("999");
     }
-    // As the original: an empty token lets everybody in.
+    // As the original: an empty token admits every request.
     let settings = Settings {
         no_cross_namespace: inputs.no_cross_namespace_refs,
         allows_empty_token: true,

@@ -210,7 +210,7 @@ fn compare(
     };
     let recorded = headers(recorded.iter().map(|(name, it)| (name.clone(), text(it))).collect());
     let mut sent = headers(got.headers.clone());
-    // To a plain server, the proxy is told who asks beside the request.
+    // A request to a plain server carries the credentials for the proxy itself.
     if recorded.contains_key("proxy-authorization")
         && let Some(proxy) =
             got.proxy.as_deref().and_then(|it| golang::url::Url::parse(it.as_bytes()).ok())

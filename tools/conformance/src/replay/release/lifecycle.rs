@@ -1,4 +1,4 @@
-//! Operations on releases, played against a cluster that does what it is told and remembers it.
+//! Operations on releases, played against a cluster that executes and records every request.
 //!
 //! The cluster says of every object that it is there before it is deleted, as a client that only records does.
 

@@ -71,7 +71,7 @@ fn archive(case: &Case) -> Judgement {
                 contents.file(path, mode & 0o111 != 0, body).map_err(collision)?;
             }
             "dir" => contents.dir(path).map_err(collision)?,
-            // Links are not archived, which whoever fills the contents sees to; their folders are.
+            // Links are not archived, but their folders are: the caller leaves links out of the contents.
             "symlink" => contents.dir(folder).map_err(collision)?,
             other => return Err(CaseFailure::NotRun(format!("unknown type {other} in a tree"))),
         }
@@ -244,7 +244,7 @@ fn files_in(root: &Path) -> std::io::Result<Value> {
                 continue;
             }
             let mode = metadata.permissions().mode() & 0o7777;
-            // Whoever owns the file may have no right to read it.
+            // The mode of the file may deny its owner to read it.
             fs::set_permissions(&place, fs::Permissions::from_mode(0o600))?;
             let body = fs::read(&place)?;
             let mut file = json!({

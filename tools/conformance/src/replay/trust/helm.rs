@@ -28,7 +28,7 @@ pub(super) fn judge(case: &Case, recorded: &TrustCase) -> Judgement {
     }
 }
 
-/// The error about a file that is not there: who reads the files of a chart says so, and no verifier.
+/// The error about a missing file, which the program that reads the files of a chart reports, not the verifier.
 fn missing_file(recorded: &TrustCase, provenance: &str) -> Option<String> {
     if !recorded.files.contains_key(provenance) {
         return Some(format!(

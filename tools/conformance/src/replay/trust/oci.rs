@@ -139,7 +139,7 @@ impl Registry {
     }
 }
 
-/// Who has to have signed, with the provider as Flux names it.
+/// The trusted signers, with the provider as Flux names it.
 fn trust(recorded: &TrustCase) -> Result<(&'static str, Result<Trust, String>), CaseFailure> {
     let keys = recorded.folder("keys/")?;
     let missing = || Err("secrets \"verify-keys\" not found".to_owned());
