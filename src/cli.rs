@@ -187,7 +187,7 @@ pub(crate) fn run() -> ExitCode {
     };
     match outcome {
         Ok(status) => status,
-        // Whoever reads has what they wanted, such as `head`.
+        // The reader of the output, such as `head`, needs no more of it.
         Err(error) if is_of_reader(&error) => ExitCode::SUCCESS,
         Err(error) => {
             #[expect(

@@ -1,4 +1,4 @@
-//! An end for work on strings that somebody else wrote: renders and builds, which cannot see a clock themselves.
+//! A time limit for work on text from sources: renders and builds, which cannot see a clock themselves.
 //!
 //! Elsewhere: what such work checks ([`golang::meter::Stop`]), and how much memory it may take (its meter).
 
@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 /// How long a render or a build may take, not counting what it waits for.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// Sets a [`Stop`] when the time is over; nobody does once this is gone.
+/// Sets a [`Stop`] when the time is over, unless the limit is dropped before.
 #[derive(Debug)]
 pub(crate) struct TimeLimit {
     shared: Option<Arc<TimeLimitState>>,
@@ -41,7 +41,7 @@ impl TimeLimitState {
         self.changed.notify_all();
     }
 
-    /// Waits for the end of the time, or of whoever wants to know it.
+    /// Waits until the time is over or the limit is dropped.
     fn watch(&self, stop: &Stop) {
         let mut clock = self.clock();
         while !clock.is_over {
@@ -62,7 +62,7 @@ impl TimeLimitState {
 impl TimeLimit {
     /// Begins to count; no time at all stands for no limit.
     ///
-    /// Without a thread for the clock, the work is ended at once: nobody would end it later.
+    /// Without a thread for the clock, the work is stopped at once, because nothing would stop it later.
     pub(crate) fn start(limit: Duration, stop: &Stop) -> Self {
         if limit.is_zero() {
             return Self { shared: None };

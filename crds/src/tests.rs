@@ -1,4 +1,4 @@
-//! What an object says survives reading and writing it, whoever wrote it and when.
+//! Objects survive reading and writing, whichever client wrote them and when.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::{CustomResourceExt, ResourceExt};

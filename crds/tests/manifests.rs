@@ -1,6 +1,6 @@
 //! Every manifest in `config/samples` is an object of one of our kinds and has no field that the kind lacks.
 //!
-//! Here: all files, whatever they are called and however many documents they hold.
+//! Here: all files, with any name and any number of documents.
 //! Elsewhere: that every kind has a sample (`samples.rs`).
 
 use std::path::{Path, PathBuf};

@@ -118,7 +118,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
 }
 
-/// What is said where there are no audits: those of another place or time are not meant.
+/// The text if there are no audits; it names the object, the time and the namespace of the command.
 fn nothing(args: &Args) -> String {
     let subject = args.subject.as_ref().or(args.other.as_ref());
     let of = subject.map(|it| format!(" of {}/{}", it.kind, it.name)).unwrap_or_default();
@@ -256,7 +256,7 @@ fn cause(of: &AuditCause) -> String {
         Some(object) => format!("{}:{object}", of.type_.as_str()),
         None => of.type_.as_str().to_owned(),
     };
-    // An annotation names the user, and whoever may write it can name anybody.
+    // An annotation names the user, and everyone who may write it can name any user.
     let user = of.claimed_user.as_ref().map(|user| format!(" by {user} (claimed)"));
     let reason = of.reason.as_ref().map(|reason| format!(": {reason}"));
     cause + &user.unwrap_or_default() + &reason.unwrap_or_default()

@@ -149,7 +149,7 @@ fn build(args: &mut Args) -> anyhow::Result<()> {
     let command = args.helm_command.as_str();
     let disk = Disk::default();
     let files = charts::WithCharts { command, disk, limit: &limit, stop: stop.clone() };
-    // Who lifts the time lifts the steps, which are a time on any machine.
+    // With another time limit the limit of steps does not apply either: it stands for a time on any machine.
     let allowance = match args.time_limit == TIME_LIMIT {
         true => kustomize::ALLOWED,
         false => Allowance { steps: u64::MAX, ..kustomize::ALLOWED },

@@ -258,7 +258,7 @@ mod tests {
             write(path);
         }
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
-        // The archive is the same file by whatever name it is reached.
+        // The archive is the same file, also through links.
         let elsewhere = tempfile::tempdir().unwrap();
         let to_folder = elsewhere.path().join("d");
         let to_file = elsewhere.path().join("f");

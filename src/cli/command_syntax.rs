@@ -1,7 +1,8 @@
 //! Command lines as `flux` and `kubectl` have them: understood, or answered with the command that does it.
 //!
-//! Here: what stands before the verb, sources by their type, verbs that windlass does not have. Below: flags that it does not
-//! have (`habits/flags.rs`). Elsewhere: other names of kinds (`kind.rs`), flags with the same meaning (beside each command).
+//! Here: what stands before the verb, sources by their type, verbs that windlass does not have. Below: flags that it
+//! does not have (`command_syntax/flags.rs`). Elsewhere: other names of kinds (`kind.rs`), flags with the same meaning
+//! (beside each command).
 
 mod flags;
 
@@ -20,7 +21,7 @@ const BEFORE_THE_VERB: [&str; 9] = [
     "--timeout",
 ];
 
-/// Other flags with a value, which is no word of the command.
+/// Other flags with a value, which is not a word of the command.
 const WITH_VALUE: [&str; 10] = [
     "-o",
     "--output",
@@ -77,7 +78,7 @@ pub(super) fn understood(mut line: Vec<OsString>) -> Vec<OsString> {
         let end = line.iter().position(|it| it == "--").unwrap_or(line.len());
         line.splice(end..end, flags);
     } else {
-        // No verb follows: what is wrong is told as it was typed.
+        // No verb follows: the error names the line as it was typed.
         line.splice(0..0, flags);
     }
     of_type(&mut line);
@@ -200,7 +201,7 @@ mod tests {
             read("windlass --context=a -n apps build ks/app -- --no-remote-bases"),
             "windlass build ks/app --context=a -n apps -- --no-remote-bases"
         );
-        // Others, and those without a verb, are told as they were typed.
+        // Lines without a verb stay as they were typed.
         assert_eq!(read("windlass -n apps"), "windlass -n apps");
         assert_eq!(read("windlass -n apps get ks --verbose"), "windlass get ks -n apps");
         assert_eq!(read("windlass -V"), "windlass -V");

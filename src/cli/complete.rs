@@ -128,8 +128,8 @@ fn names(kind: &str, words: &[String]) -> Vec<String> {
     })
 }
 
-/// What the cluster of a command line answers; nothing if it does not in time, which is no reason to say anything while
-/// a person types.
+/// What the cluster of a command line answers; nothing if it does not in time, because an error would disturb the
+/// command line.
 fn asked(
     words: &[String],
     work: impl AsyncFnOnce(Site) -> anyhow::Result<Vec<String>>,

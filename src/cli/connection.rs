@@ -158,7 +158,7 @@ pub(super) fn say(mark: Mark, text: &str) {
     let mut out = std::io::stderr().lock();
     let (glyph, colour) = mark.parts();
     let is_coloured = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    // A reader that is gone is no reason to stop half-way.
+    // A closed stream does not stop the command half-way.
     let _gone = match is_coloured {
         true => writeln!(out, "\u{1b}[{colour}m{glyph}\u{1b}[0m {text}"),
         false => writeln!(out, "{glyph} {text}"),

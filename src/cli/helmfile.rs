@@ -95,7 +95,7 @@ pub(super) fn run(flags: Flags) -> ExitCode {
             ExitCode::FAILURE
         }
     };
-    // Nobody is left to be told if the streams are closed.
+    // If stderr is closed, the text cannot be shown anywhere.
     drop(std::io::stderr().lock().write_all(said.as_bytes()));
     status
 }
@@ -278,7 +278,7 @@ fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<CommandOutcome,
     printed.map(CommandOutcome::from).map_err(|error| error.to_string())
 }
 
-/// The world: the disk, the environment variables, the time, randomness.
+/// The environment of the helmfile: the disk, the environment variables, the time, randomness.
 fn helmfile_environment(
     flags: &Flags,
     settings: &Settings,
@@ -304,7 +304,8 @@ fn helmfile_environment(
     Ok(helmfile_environment.with_stdin(stdin.into()))
 }
 
-/// A world that fetches and runs nothing; what is encrypted is decrypted with the keys of the person who runs the command.
+/// An environment that fetches and runs nothing; encrypted files are decrypted with the keys of the user who runs the
+/// command.
 fn on_disk(stop: &Stop) -> HelmfileEnvironment {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);

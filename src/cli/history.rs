@@ -106,7 +106,7 @@ fn table(entries: &[Value], screen: Screen, now: reconcile::Time) -> String {
     }
 }
 
-/// The row of the release that is meant; none of what is no Helmfile, or has no release yet.
+/// The row of the release that is meant; `None` for objects other than Helmfiles, and for Helmfiles without a release.
 fn release_row(object: &Object, name: Option<&str>) -> anyhow::Result<Option<Value>> {
     if object.kind() != "Helmfile" {
         return Ok(None);
@@ -177,7 +177,7 @@ fn applied(entry: &Value, now: reconcile::Time) -> Vec<Cell> {
     ]
 }
 
-/// A duration in as few digits as people read: `37ms`, `1.2s`, `2m5s`. What is no duration stays as it is.
+/// A duration in as few digits as people read: `37ms`, `1.2s`, `2m5s`. A text that is not a duration stays as it is.
 fn rounded(text: &str) -> String {
     const SECOND_NANOSECONDS: u64 = 1_000_000_000;
     let Ok(duration) = reconcile::parse_duration(text) else { return text.to_owned() };

@@ -1,7 +1,7 @@
 //! What the words `KIND`, `KIND/NAME` and `KIND NAME…` mean.
 //!
 //! Kinds of windlass and of Flux are those of `crds`; any other kind is asked of the cluster. Elsewhere: the namespace
-//! (`place.rs`).
+//! (`scope.rs`).
 
 use anyhow::{Context as _, bail, ensure};
 use crds::Names;
@@ -150,7 +150,7 @@ fn is_in(names: &Names, word: &str) -> bool {
         || names.category.strip_prefix(CATEGORY) == Some(word)
 }
 
-/// The kind of ours that is called so. Two kinds are called Helmfile: the one with a short name is meant, the other has to be
+/// The kind of ours with a name. Two kinds are called Helmfile: the one with a short name is meant, the other has to be
 /// named with its group.
 fn called(word: &str) -> Option<&'static Names> {
     crds::names().filter(|it| is_called(it, word)).max_by_key(|it| it.short.len())

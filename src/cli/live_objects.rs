@@ -1,9 +1,10 @@
 //! What objects have applied, as it is in the cluster now: an object that was reconciled with success says nothing of what has
 //! become of that since.
 //!
-//! Applied objects are listed kind by kind, by the labels of what applied them: those of kinds with a health of their own as a
-//! whole and page by page, of others the metadata. What no list has is read by itself, so that an object without labels is not
-//! taken for deleted. Elsewhere: why an object fails (engine `cause`), how it is asked for (`fact_source.rs`).
+//! Applied objects are listed kind by kind, by the labels of what applied them: those of kinds with a health of their
+//! own as a whole and page by page, of others the metadata. An object that no list has is read by name, so that an
+//! object without labels is not taken for deleted. Elsewhere: why an object fails (engine `cause`), how it is asked for
+//! (`fact_source.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +30,7 @@ const MOST_READ: usize = 1_000;
 /// How many namespaces are listed one by one where a user may not list all.
 const MOST_NAMESPACES: usize = 100;
 
-/// A kind whatever its version.
+/// A kind in any version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct GroupKind {
     group: String,
@@ -66,7 +67,7 @@ struct AppliedKind {
     namespaces: BTreeSet<String>,
 }
 
-/// Objects that a command reports by themselves, so that it does not report once more that what applied them is not well.
+/// Objects that a command reports itself, so that it does not report once more that what applied them is not well.
 #[derive(Debug, Default)]
 pub(super) struct ReportedObjects {
     kinds: BTreeSet<GroupKind>,

@@ -16,7 +16,7 @@ use super::operators::{self, OperatorPresence};
 use super::table::clean;
 use windlass_cluster::Cluster;
 
-/// After how long without a reaction a person is told.
+/// After how long without a reaction a hint is printed.
 const UNRESPONSIVE_HINT_DELAY: Duration = Duration::from_secs(8);
 
 /// What is known of the reaction to a change.

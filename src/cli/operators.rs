@@ -256,7 +256,7 @@ async fn own_leases(cluster: &Cluster, namespace: &str) -> Result<Vec<Object>, C
 pub(super) struct LeaseHolder {
     /// `NAMESPACE/NAME` of the Lease.
     pub(super) lease: String,
-    /// As which the process holds it: the name of its Pod or host, unless a flag says another.
+    /// The identity with which the process holds it: the name of its Pod or host, unless a flag says another.
     pub(super) identity: String,
     /// When it renewed the Lease last.
     pub(super) renewed: Timestamp,
@@ -299,7 +299,7 @@ fn duration(lease: &Object) -> SignedDuration {
     SignedDuration::from_secs(seconds.unwrap_or(0))
 }
 
-/// As which a process holds or held a Lease; empty if it was released.
+/// The identity of the process that holds or held a Lease; empty if it was released.
 fn identity(lease: &Object) -> &str {
     lease.get("spec").and_then(|spec| spec["holderIdentity"].as_str()).unwrap_or_default()
 }

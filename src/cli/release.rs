@@ -65,7 +65,7 @@ pub(super) fn full_name(row: &Value) -> String {
 /// The row of the release that is named; an object of another kind has none.
 ///
 /// # Errors
-/// The object is no Helmfile, or does not have that release.
+/// The object is not a Helmfile, or does not have that release.
 pub(super) fn named(object: &Object, release: &str) -> anyhow::Result<Value> {
     ensure!(object.kind() == "Helmfile", "--release names a release of a Helmfile");
     let rows = object.get("status").and_then(|it| it["releases"].as_array()).cloned();
@@ -79,7 +79,7 @@ pub(super) fn named(object: &Object, release: &str) -> anyhow::Result<Value> {
 /// How one release of a Helmfile is suspended.
 pub(super) struct ReleaseSuspension<'s> {
     pub(super) reason: &'s str,
-    /// When it ends by itself.
+    /// When the suspension ends.
     pub(super) until: Option<&'s str>,
     /// The annotation that requests a rollback of the suspended release.
     pub(super) rollback: Option<&'s str>,

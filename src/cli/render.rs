@@ -1,7 +1,8 @@
 //! What an object of the cluster is built or rendered to, as the operator does it: for `diff`, `build` and `resume --plan`.
 //!
-//! Here: where the files come from. Below: a local folder as an artifact (`built/checkout.rs`), a Kustomization
-//! (`built/kustomization.rs`), a HelmRelease (`built/helm_release.rs`). Elsewhere: building and rendering (`controllers`).
+//! Here: where the files come from. Below: a local folder as an artifact (`render/checkout.rs`), a Kustomization
+//! (`render/kustomization.rs`), a HelmRelease (`render/helm_release.rs`). Elsewhere: building and rendering
+//! (`controllers`).
 
 mod checkout;
 pub(super) mod helm_release;

@@ -123,7 +123,7 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
     });
     let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": false}});
     args.chosen.scope.place.run(async |site| {
-        // With --wait, each is told for which nothing happens.
+        // With --wait, each object that does not react is reported.
         if !args.wait {
             operators::say_doubt(&site.cluster).await;
         }

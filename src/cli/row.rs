@@ -18,9 +18,9 @@ pub(super) struct Row {
     pub(super) message: String,
     /// What it has or applied; digests are cut.
     pub(super) revision: String,
-    /// Since when it is as ready as it says; without a condition, since when it has that revision.
+    /// Since when `Ready` has its status; without a condition, since when the object has that revision.
     pub(super) since: Option<Time>,
-    /// Who suspended it, until when; empty if nobody did.
+    /// Who suspended it, until when; empty if it is not suspended.
     pub(super) suspended: String,
     /// When it was created.
     pub(super) created: Option<Time>,

@@ -179,7 +179,7 @@ impl Site {
 
     /// Hands every object of a kind to `each`, page by page.
     ///
-    /// Where all namespaces may not be listed at once, each is asked by itself. Returns what was left out, in words.
+    /// If a list of all namespaces is not allowed, each namespace is listed. Returns what was left out, in words.
     ///
     /// # Errors
     /// That of `each`, and every failure to list but missing rights.

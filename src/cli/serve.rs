@@ -23,10 +23,10 @@ use windlass_serve::telemetry;
 /// How long the API server may take to answer at the start.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long runs and downloads under way may take once the process was told to stop.
+/// How long runs and downloads under way may take once the process was asked to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(3);
 
-/// Runs the operator until it is told to stop.
+/// Runs the operator until a signal stops it.
 ///
 /// # Errors
 /// What kept it from starting, in words for a person.
@@ -130,7 +130,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     };
     tokio::select! {
         worked = work => worked?,
-        // Whatever a run has begun is readable from the cluster, so the next start goes on with it.
+        // The cluster records everything that a run has begun, so the next start goes on with it.
         () = limit => tracing::info!("shutdown timeout reached; runs in progress continue after the next start"),
         // Nothing is brought to an end in order: another process may have begun with it.
         lost = leading => return Err(lost.into()),

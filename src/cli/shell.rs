@@ -34,7 +34,7 @@ pub(super) const VARIABLE: &str = "WINDLASS_COMPLETE";
 /// Prints a completion script.
 ///
 /// # Errors
-/// When nobody reads it.
+/// When stdout is closed.
 pub(super) fn complete(args: Completion) -> anyhow::Result<()> {
     let script = script(args.shell)?;
     std::io::stdout().lock().write_all(&script).context(OutputError)

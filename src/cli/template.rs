@@ -75,7 +75,7 @@ pub(super) fn run(flags: Flags) -> ExitCode {
         text.push_str(&format!("Error: {error}\n"));
         text.push_str(explanation.as_deref().unwrap_or_default());
     }
-    // Nobody is left to be told if the streams are closed.
+    // If the streams are closed, the text cannot be shown anywhere.
     drop(std::io::stdout().lock().write_all(&said.stdout));
     drop(std::io::stderr().lock().write_all(text.as_bytes()));
     if said.error.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
@@ -146,7 +146,7 @@ fn render(
     })
 }
 
-/// Renders what the flags say in a world.
+/// Renders what the flags say in an environment.
 fn render_in(
     flags: &Flags,
     env: &Env,
@@ -214,7 +214,7 @@ fn render_in(
     }
 }
 
-/// The world: the time, randomness, and a cluster as the flags say it is.
+/// The environment of the templates: the time, randomness, and a cluster as the flags describe it.
 fn env(flags: &Flags, kube_version: Option<KubeVersion>) -> Env {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let local = local_zone();

@@ -1,10 +1,10 @@
-//! `--time-limit`: how long a command may work on somebody's templates or overlays.
+//! `--time-limit`: how long a command may work on templates or overlays.
 //!
 //! Elsewhere: the clock (`crate::time_limit`), what ends when the time is over (`golang::meter`).
 
 use std::time::Duration;
 
-/// A duration as Go writes it; zero is no limit.
+/// A duration as Go writes it; zero means no limit.
 ///
 /// # Errors
 /// The text is not a duration, or is negative.

@@ -58,7 +58,7 @@ pub(super) struct Args {
 /// Uninstalls.
 ///
 /// # Errors
-/// Another operator acts, something cannot be deleted, or nobody agreed.
+/// Another operator acts, something cannot be deleted, or the user did not confirm.
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     block_on(async {
         let (cluster, _) = args.connection.open().await?;
@@ -212,7 +212,7 @@ impl Installation {
         )
     }
 
-    /// Checks that it is known of everything whose it is.
+    /// Checks that every object names the installation that it belongs to.
     ///
     /// # Errors
     /// An object of the whole cluster names no installation: it may be that of another one.

@@ -77,7 +77,7 @@ impl Version {
 /// Prints the version.
 ///
 /// # Errors
-/// When nobody reads it.
+/// When stdout is closed.
 pub(super) fn run(args: Args) -> anyhow::Result<()> {
     let version = Version::of_this();
     let text = match args.output {

@@ -395,7 +395,7 @@ mod tests {
             reasons(&top.join(folder), &mut found);
         }
         assert!(found.len() > 80, "{found:?}");
-        // These tell of no failure.
+        // These reasons do not report a failure.
         let fine = [
             "Succeeded",
             "Progressing",

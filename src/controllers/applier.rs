@@ -60,7 +60,7 @@ pub(crate) trait ApplierKind: OurKind + crds::Applier {
     /// What a run has besides its outcome.
     type RunDetails: Default + Send;
 
-    /// Why a dependency that is ready does not do yet for an object that is about to be at a revision.
+    /// Why a dependency that is ready does not suffice yet for an object that is about to apply a revision.
     fn stale(_dependency: &Self, _object: &Self, _revision: &str) -> Option<DependencyState> {
         None
     }
@@ -88,7 +88,8 @@ pub(crate) trait ApplierKind: OurKind + crds::Applier {
     /// When the wait that goes on was last observed; nothing if a run has more to do than observe it.
     fn observation(session: &Session<Self>, object: &Self) -> Option<Observation>;
 
-    /// Applied elsewhere, or as somebody else: nothing holds any more that is remembered of objects.
+    /// The object is now applied to another cluster or as another user: forgets what was remembered about applied
+    /// objects.
     fn moved(own: &mut Self::Own);
 
     /// Whether an operation is under way that must not stop where it is. Asked only while the object may not go on.
@@ -103,7 +104,7 @@ pub(crate) trait ApplierKind: OurKind + crds::Applier {
     fn pending(session: &Session<Self>, object: &Arc<Self>)
     -> impl Future<Output = Pending> + Send;
 
-    /// Has an operation that is under way come to the next place at which nothing is half done, since the object was
+    /// Lets an operation that is under way reach the next place at which nothing is half done, because the object was
     /// suspended.
     fn stop(
         session: &Session<Self>,
@@ -147,7 +148,7 @@ pub(crate) trait ApplierKind: OurKind + crds::Applier {
     /// Whether what was applied stays when the Secret with the kubeconfig of its cluster is gone.
     const STAYS_WITHOUT_KUBECONFIG: bool;
 
-    /// What is told when nobody is left who may remove what was applied, since `subject` is gone.
+    /// The event for an object whose applied objects cannot be removed any more, because `subject` is gone.
     fn left_behind(&self, subject: &str) -> Event;
 
     /// Status and events of the end of a run; log lines are written here.
@@ -181,7 +182,7 @@ pub(crate) struct RunReport<K: ApplierKind> {
     pub(crate) object: Arc<K>,
     pub(crate) outcome: Outcome,
     pub(crate) came: K::RunDetails,
-    /// For how long nothing is said of it, since it will mostly be over by then.
+    /// How long the status does not report the outcome, since it will mostly be over by then.
     pub(crate) unsaid_for: Option<Duration>,
 }
 
@@ -207,11 +208,11 @@ pub(crate) struct End {
     pub(crate) outcome: Outcome,
     pub(crate) began: Time,
     pub(crate) now: Time,
-    /// `spec.interval`, as it is told.
+    /// `spec.interval`, as messages name it.
     pub(crate) interval: Duration,
 }
 
-/// What is written and told.
+/// The status to write and the events to announce.
 pub(crate) struct Report<K: ApplierKind> {
     pub(crate) object: Arc<K>,
     pub(crate) before: K::Status,
@@ -223,7 +224,7 @@ pub(crate) struct Report<K: ApplierKind> {
 pub(crate) struct ApplierState<K: ApplierKind> {
     latest: Arc<Latest<K>>,
     expressions: ExpressionCache,
-    /// Where and as whom it was applied last.
+    /// The cluster and the user with which it was applied last.
     target: Option<Arc<ClusterTarget>>,
     own: Arc<Mutex<K::Own>>,
     suspension_audits: AuditSpacing,
@@ -298,7 +299,7 @@ pub(crate) fn announcement<K: ApplierKind>(object: &K, revision: Option<&str>) -
     format!("{ready} {current} {}", revision.unwrap_or_default())
 }
 
-/// The object is gone: so are its watches, and what it remembered.
+/// Drops the watches and the memory of an object that is gone.
 fn forget<K: ApplierKind>(node: &ObjectKey, context: &Context) {
     let memories = context.shared::<StateCache<ApplierState<K>>>();
     let memory = memories.of(node);
@@ -350,7 +351,7 @@ impl<K: ApplierKind> Session<K> {
         self.own.lock()
     }
 
-    /// Where and as whom it was applied last.
+    /// The cluster and the user with which it was applied last.
     fn last_target(&self) -> Option<Arc<ClusterTarget>> {
         self.memory.lock().target.clone()
     }
@@ -404,7 +405,7 @@ impl<K: ApplierKind> Session<K> {
         }
     }
 
-    /// Tells the work queue on whom the object depends, so that their changes wake it.
+    /// Tells the work queue on which objects this one depends, so that their changes wake it.
     fn set_edges(&self, object: &K, needed: &[ObjectDependency]) {
         let mut dependencies: BTreeSet<ObjectKey> = depends_on(object)
             .iter()
@@ -448,20 +449,20 @@ impl<K: ApplierKind> Session<K> {
         }
     }
 
-    /// What a spec says about where and as whom.
+    /// The cluster and the user that a spec names.
     pub(crate) fn wanted<'a>(&'a self, object: &'a K) -> TargetSpec<'a> {
         let kube_config = object.kube_config();
         let account = object.service_account_name();
         TargetSpec::new(&self.context.settings, &self.node.namespace, kube_config, account)
     }
 
-    /// Whether only what is verified may be applied; so it is where that is not known.
+    /// Whether only verified artifacts may be applied; true if the policy is not known.
     pub(crate) fn is_verified_only(&self) -> bool {
         let policies = self.context.shared::<Namespaces>();
         policies.is_verified_only(&self.node.namespace).unwrap_or(true)
     }
 
-    /// Where and as whom it is applied, without anything else that the spec names.
+    /// The cluster and the user with which it is applied; reads nothing else that the spec names.
     pub(crate) async fn target(&self, object: &K) -> Result<Arc<ClusterTarget>, Outcome> {
         let mut references = References::new(&self.context.watcher);
         let target = self.context.targets.of(&self.wanted(object), &mut references).await;
@@ -469,12 +470,12 @@ impl<K: ApplierKind> Session<K> {
         target
     }
 
-    /// What the spec names: where and as whom it is applied, and what the kind reads besides.
+    /// What the spec names: the cluster and the user with which it is applied, and what the kind reads besides.
     pub(crate) async fn named(
         &self,
         object: &K,
     ) -> Result<(Arc<ClusterTarget>, K::SpecInputs), Outcome> {
-        // All of it is watched before any of it is missed.
+        // All references are watched before a missing one ends the run.
         let mut references = References::new(&self.context.watcher);
         let target = self.context.targets.of(&self.wanted(object), &mut references).await;
         let named = K::read(self, object, &mut references).await;
@@ -484,7 +485,8 @@ impl<K: ApplierKind> Session<K> {
         Ok((target, named?))
     }
 
-    /// Applied elsewhere, or as somebody else, nothing that is remembered about objects holds.
+    /// If the object is now applied to another cluster or as another user, forgets what was remembered about its
+    /// applied objects.
     fn moves(&self, to: &Arc<ClusterTarget>) {
         let before = {
             let mut memory = self.memory.lock();

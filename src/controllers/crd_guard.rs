@@ -83,7 +83,7 @@ impl<'a> Guard<'a> {
         self.context.settings.crd_guard == CrdGuard::Off
     }
 
-    /// Whether a manifest is of a definition that is not written whatever it says.
+    /// Whether a manifest is a definition that is never written, by its policy annotation.
     pub(crate) fn skips(&self, manifest: &Object) -> bool {
         !self.is_off() && is_definition(manifest) && Policy::of(manifest) == Ok(Policy::Skip)
     }
@@ -142,7 +142,7 @@ impl<'a> Guard<'a> {
         let new = match dry {
             Ok(dry) => self.without_what_goes(dry, &live, manifest, manager),
             Err(error) if error.is_of_server() => return Err(error),
-            // Who may not write it learns nothing of its objects; the write is refused all the same.
+            // A user who may not write it learns nothing of its objects; the write is refused all the same.
             Err(error) if error.code() == Some(403) => return Ok(ManifestPermission::Allowed),
             // The API server rejects it; the guard judges the manifest as it is.
             Err(_) => manifest.clone(),

@@ -138,7 +138,7 @@ impl ApplierKind for HelmRelease {
 
     fn has_tried(&self, revision: &str) -> bool {
         let Some(status) = &self.status else { return false };
-        // That of an OCIRepository ends with its digest, which the version of a chart does not have.
+        // The revision of an OCIRepository ends with its digest, which the version of a chart does not have.
         let is_digest = |it: &String| revision.ends_with(it.as_str());
         status.last_attempted_revision.as_deref() == Some(revision)
             || status.last_attempted_revision_digest.as_ref().is_some_and(is_digest)
@@ -251,7 +251,7 @@ impl Session {
         CHART_PATIENCE.checked_sub(since.elapsed()).filter(|left| !left.is_zero())
     }
 
-    /// Whether the releases are there that the object requires. An operation that is under way comes to its end without.
+    /// Whether the releases exist that the object requires. An operation that is under way comes to its end without.
     async fn required(
         &self,
         object: &Arc<HelmRelease>,

@@ -173,7 +173,7 @@ impl<K: Model> ApplierKind for K {
         let known = |row: &crds::helmfile::ReleaseRow| {
             memory.releases.get(&Key::of(row)).and_then(|it| it.drive.under_way())
         };
-        // What this process does not know, the row says.
+        // If this process does not know, the row says it.
         Ok(rows.iter().any(|row| known(row).unwrap_or_else(|| report::is_under_way(row))))
     }
 
@@ -242,7 +242,7 @@ impl<K: Model> ApplierKind for K {
     fn report(_: &Session<K>, ended: HelmfileRunReport<K>, end: &End) -> applier::Report<Self> {
         let HelmfileRunReport { object, came, .. } = ended;
         let object = came.book.as_ref().map_or(object, |book| book.object());
-        // One that came during the run is for the next one.
+        // A request that came during the run is for the next one.
         let requested = match &came.book {
             Some(book) => book.requested.as_deref(),
             None => object.annotations().get(REQUESTED_AT).map(String::as_str),
@@ -361,12 +361,12 @@ impl<K: Model> Session<K> {
             now: self.began,
         };
         let Some(outcomes) = self.keep_and_prune(&planned, &run).await else {
-            // What was begun is known, whatever the next run has to do.
+            // The status records the operations that were begun, also when the next run has other work.
             book.flush().await.ok();
             return None;
         };
         let outcome = report::outcome(revision, &book.rows(), &outcomes);
-        // A suspension ends by itself, and nothing else tells of that.
+        // A suspension ends at its `until`, and no watch reports that.
         let end = suspended_releases::next_end(spec, self.began);
         let until = end.and_then(|end| Duration::try_from(end.duration_since(self.began)).ok());
         self.memory().next_end =
@@ -450,7 +450,7 @@ impl<K: Model> Session<K> {
         Ok(plan)
     }
 
-    /// Makes a plan on a thread with a large stack, with a permit of those who build.
+    /// Makes a plan on a thread with a large stack, with a build permit.
     async fn plan(
         &self,
         inputs: Inputs,
@@ -463,7 +463,7 @@ impl<K: Model> Session<K> {
         let cancel = CancellationToken::new();
         // A run that is broken off asks no more servers.
         let _asked_for = cancel.clone().drop_guard();
-        // What an address leads to is verified by nobody.
+        // A getter verifies nothing of what it downloads.
         let getter = match is_verified_only {
             true => Err(NOT_VERIFIED),
             false => helmfile_source::getter_for(&self.context, target, cancel.clone()),
@@ -483,7 +483,7 @@ impl<K: Model> Session<K> {
         let work = move || {
             let stop = Stop::default();
             let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
-            // Nobody may wait any more, because the process ends.
+            // The receiver is gone when the process ends.
             sender.send(plan::plan(inputs, reaching, decrypting, &stop, limit)).ok();
         };
         let thread =

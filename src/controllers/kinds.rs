@@ -63,9 +63,9 @@ struct KindRegistration {
     is_run: fn(&Settings) -> bool,
     /// Whether the program is ready without it: its CRD need not be installed.
     is_optional: bool,
-    /// Makes its artifacts known to whoever names one as a source.
+    /// Makes its artifacts known to the objects that name one as a source.
     provide: Option<fn(&mut Catalog)>,
-    /// Has its objects found by whoever depends on one.
+    /// Makes its objects known to the objects that depend on one.
     depend: Option<fn(&mut Dependencies)>,
     /// The marks on the objects that it applies.
     ownership: Option<Ownership>,

@@ -74,7 +74,7 @@ pub(super) const OWNERSHIP: Ownership = Ownership {
 /// What a Kustomization remembers between runs.
 #[derive(Default)]
 pub(crate) struct KustomizationState {
-    /// When every object is compared again, whatever is remembered about it.
+    /// When every object is compared again, also those that are remembered as unchanged.
     verify_at: Option<Instant>,
     /// When every object was last compared.
     verified: Option<Time>,
@@ -88,7 +88,7 @@ pub(crate) struct KustomizationState {
     failed_wait: Option<(BuildIdentity, FailedWait)>,
     /// Refusals in a row.
     retries: Retries,
-    /// Objects that somebody else changes again and again.
+    /// Objects that another manager changes again and again.
     contests: Arc<Mutex<Contests>>,
     /// What is applied and waited for.
     waiting: Option<Waiting>,
@@ -112,7 +112,8 @@ struct SettledBuild {
     trace: Trace,
     is_remote: bool,
     inputs: String,
-    /// Whether the health of objects counts that are not among those applied, so that no watch of theirs tells of it.
+    /// Whether the health checks name objects that are not among those applied, which no watch of applied objects
+    /// reports.
     asks_others: bool,
     /// What is not built although a kustomization names it.
     warnings: Vec<String>,
@@ -308,7 +309,7 @@ impl ApplierKind for Kustomization {
     }
 }
 
-/// Whether all of a build is applied and well, also where somebody else keeps undoing it.
+/// Whether all of a build is applied and healthy, also where another manager keeps undoing it.
 fn is_at_end(outcome: &Outcome) -> bool {
     outcome.is_settled() || matches!(outcome, Outcome::Failed(why, ..) if *why == reason::CONTESTED)
 }
@@ -370,7 +371,8 @@ impl Session {
         self.apply(object, timeouts, artifact, &desired_kustomization, &target).await
     }
 
-    /// What has to be compared: more than what drifted when the interval or a moment came round, or somebody asked.
+    /// What has to be compared: more than what drifted when the interval has passed, at a scheduled time, or if a
+    /// reconciliation was requested.
     fn verify(&self, object: &Kustomization) -> Verify {
         if hold_conditions::is_asked(object) {
             return Verify::Everything;
@@ -614,7 +616,7 @@ impl Session {
         )
     }
 
-    /// Does the work of a phase, which is told of by Flux's words if it takes long and is about something new.
+    /// Does the work of a phase, which `Ready` reports in Flux's words if it takes long and is about something new.
     async fn telling<T>(
         &self,
         object: &Arc<Kustomization>,

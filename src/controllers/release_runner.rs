@@ -1,9 +1,9 @@
-//! Helm releases, made and kept for whoever owns them: records, journal, hooks, waits, drift.
+//! Helm releases, reconciled for the objects that own them: records, journal, hooks, waits, drift.
 //!
-//! Here: the desired state of a run ([`DesiredRelease`]), and what an owner does for the machine ([`Owner`]). In the
-//! folder: observing and performing steps (`executor` and the files that it names), charts, post-renderers, what an
-//! upgrade would change (`preview`). Elsewhere: what to do next (engine
-//! `release`), the owners (`helm_release`).
+//! Here: the desired state of a run ([`DesiredRelease`]), and what an owner does for the release runner ([`Owner`]). In
+//! the folder: observing and performing steps (`executor` and the files that it names), charts, post-renderers, what an
+//! upgrade would change (`preview`). Elsewhere: what to do next (engine `release`), the owners (`helm_release`,
+//! `helmfile`).
 
 pub(crate) mod action_options;
 pub(crate) mod audit;
@@ -60,7 +60,7 @@ use windlass_runtime::target::ClusterTarget;
 /// Field manager of the objects of releases; that of Flux's controller, so that what it applied stays ours.
 pub(crate) const MANAGER: &str = "helm-controller";
 
-/// Whose release it is: who keeps its status, and is told what happened to it.
+/// The owner of a release: the object that keeps its status and announces its events.
 ///
 /// The release is another thing than its owner: one owner may have many, each with its own records, journal and wait.
 pub(crate) trait Owner: Send + Sync + 'static {
@@ -77,8 +77,8 @@ pub(crate) trait Owner: Send + Sync + 'static {
     /// The status of the release, as decisions see it.
     fn status(&self) -> ReleaseStatus;
 
-    /// Keeps what was decided, and tells of what happened; `inventory` where something did. It may be kept back until the
-    /// next step, but for [`Owner::settle`].
+    /// Keeps what was decided, and announces what happened; `inventory` is given where objects changed. The write may
+    /// be kept back until the next step, but for [`Owner::settle`].
     fn tell(
         &self,
         report: &Report,
@@ -89,14 +89,14 @@ pub(crate) trait Owner: Send + Sync + 'static {
     /// Keeps what was kept back.
     fn settle(&self) -> impl Future<Output = Result<(), Outcome>> + Send;
 
-    /// Whether somebody changed, suspended or deleted the owner since the run began: another run has to decide.
+    /// Whether the owner was changed, suspended or deleted since the run began: another run has to decide.
     fn is_overtaken(&self, desired: &ReleaseDesiredState) -> bool;
 
-    /// Whether somebody asked for everything to be compared.
+    /// Whether a user asked for everything to be compared.
     fn is_asked(&self) -> bool;
 
-    /// Who else has the release of a record beside which this journal stands: its node, if it is another object, and what to
-    /// do.
+    /// Another owner of the release whose newest record and journal these are: its node, if it is another object, and
+    /// the message with what to do.
     fn rival(
         &self,
         journal: Option<&Journal>,
@@ -114,7 +114,7 @@ pub(crate) trait Owner: Send + Sync + 'static {
         std::future::ready(Ok(None))
     }
 
-    /// By what objects in its namespace are deleted together with the owner.
+    /// The owner reference with which objects in its namespace are deleted together with the owner.
     fn reference(&self) -> Option<OwnerReference> {
         None
     }
@@ -124,7 +124,7 @@ pub(crate) trait Owner: Send + Sync + 'static {
         false
     }
 
-    /// Tells of an event that belongs to no status.
+    /// Announces an event that belongs to no status.
     fn announce(&self, event: Event);
 }
 
@@ -139,7 +139,7 @@ pub(crate) struct DesiredRelease {
     /// Expressions that judge objects in place of the usual rules.
     pub(crate) expressions: Arc<Expressions>,
     pub(crate) ignore: Rules,
-    /// What came from Secrets and must not be told.
+    /// What came from Secrets, which no status, event or log may show.
     pub(crate) secrets: Masking,
 }
 

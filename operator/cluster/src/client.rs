@@ -49,9 +49,9 @@ pub struct Access<'a> {
     pub cluster: Option<&'a str>,
     /// One of its users, if not that of the context.
     pub user: Option<&'a str>,
-    /// Somebody in whose name requests are sent.
+    /// The user in whose name requests are sent.
     pub impersonate: Option<&'a str>,
-    /// Groups of that one.
+    /// Groups of that user.
     pub groups: &'a [String],
 }
 
@@ -165,7 +165,7 @@ fn user_agent(identity: &str) -> HeaderValue {
         .unwrap_or(HeaderValue::from_static(concat!("windlass/", env!("CARGO_PKG_VERSION"))))
 }
 
-/// Connects to the cluster that somebody's Secret names, where `egress` admits it, writing only while `home` may be
+/// Connects to the cluster of a kubeconfig from a Secret, where `egress` admits it, writing only while `home` may be
 /// written to. Sends nothing yet.
 ///
 /// # Errors
@@ -181,7 +181,7 @@ pub async fn connect_to(
     let mut config = Config::from_custom_kubeconfig(remote.kubeconfig.clone(), &options)
         .await
         .map_err(|error| KubeconfigError::Unusable(chain(&error)))?;
-    // Differs(flux): variables of windlass's own process say nothing about somebody else's cluster.
+    // Differs(flux): proxy variables of windlass's own process do not apply to remote clusters.
     config.proxy_url = None;
     config.headers.push((USER_AGENT, user_agent(&home.instance)));
     let unusable = |error: ConnectionError| KubeconfigError::Unusable(chain(&error));
@@ -204,17 +204,17 @@ pub enum ConnectionError {
 
 type Http = BoxCloneSyncService<http::Request<Body>, http::Response<Incoming>, BoxError>;
 
-/// The HTTP connections to one API server, whoever speaks over them.
+/// The HTTP connections to one API server, shared by all users.
 #[derive(Clone)]
 pub(super) struct Connection {
-    /// All clients go on with what replaces it.
+    /// Replacing them renews the credentials of all clients.
     access: Arc<Mutex<Arc<Credentials>>>,
     egress: Egress,
     leadership: Leadership,
     requests: ApiRequests,
 }
 
-/// How the API server is reached, and as whom.
+/// How the API server is reached, and with which credentials.
 struct Credentials {
     config: Config,
     proxy: Option<Proxy>,
@@ -272,7 +272,7 @@ impl Connection {
         let user = user.transpose()?;
         let service =
             RenewableService { connection: self.clone(), way, user, made: Arc::default() };
-        // What cannot be used is told now.
+        // An unusable configuration fails here and not at the first request.
         service.service()?;
         let namespace = self.credentials().config.default_namespace.clone();
         Ok(match timeout {
@@ -302,7 +302,7 @@ impl Connection {
         };
         let mut config = config.clone();
         if user.is_some() {
-            // Somebody else's name replaces every other that the configuration would speak in.
+            // The given user replaces every impersonation of the configuration.
             config.auth_info.impersonate = None;
             config.auth_info.impersonate_groups = None;
         }
@@ -414,7 +414,7 @@ fn http(
     })
 }
 
-/// HTTP and TLS over whatever opens connections.
+/// HTTP and TLS over the connections that `connector` opens.
 fn over<C>(config: &Config, connector: C) -> Result<Http, ConnectionError>
 where
     C: tower::Service<http::Uri> + Clone + Send + Sync + 'static,
@@ -456,15 +456,15 @@ impl Cluster {
         })
     }
 
-    /// The same cluster, for asking for reconciliations as anybody may who sees the objects: also outside of the term, since
-    /// it does not matter which process a webhook reaches.
+    /// The same cluster, for requesting reconciliations as any user who sees the objects may: also outside of the term,
+    /// since it does not matter which process a webhook reaches.
     pub fn asking(&self) -> Self {
         Self { unary: self.asking.clone(), ..self.clone() }
     }
 
     /// The same cluster and connections, with requests in the name of another user.
     ///
-    /// Watches stay windlass's own: a tenant could hardly ever list a kind in all namespaces, and what a watch tells
+    /// Watches stay windlass's own: a tenant could hardly ever list a kind in all namespaces, and an event of a watch
     /// only triggers a run, whose requests are in the tenant's name.
     ///
     /// # Errors
@@ -476,7 +476,7 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// Has everybody who speaks to this cluster go on with the credentials of another client of it.
+    /// All clients of this cluster go on with the credentials of another client of it.
     pub fn renew(&self, renewed: &Self) {
         let credentials = renewed.connection.credentials();
         let access = &self.connection.access;
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_goes_on_with_renewed_credentials() {
+    async fn all_clients_go_on_with_renewed_credentials() {
         let before = cluster("one").await;
         let after = cluster("two").await;
         let tenant = before.acting_as("somebody").unwrap();

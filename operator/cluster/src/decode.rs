@@ -1,4 +1,4 @@
-//! Objects as they come over the wire, each read by itself: one that cannot be read spoils no other.
+//! Objects as they come over the wire, each decoded separately: an unreadable object does not affect the others.
 //!
 //! Lists and watch events are taken apart without recursion, at any depth that an API server stores (it takes 10 000
 //! levels). What an object says about itself is read even where the object is not.
@@ -26,7 +26,7 @@ pub(super) const OBJECTS_PER_PAGE: usize = 500;
 /// Most objects of a list.
 pub(super) const LIST_LIMIT: usize = 1_000_000;
 
-/// How deep an object is kept whose deeper parts nobody reads.
+/// How deep an object is kept whose deeper parts are not used.
 const MAX_RETAINED_DEPTH: usize = 100;
 
 /// What every object says about itself.
@@ -107,7 +107,7 @@ pub trait Wire: Sized + Send + 'static {
     /// Reads one object.
     ///
     /// # Errors
-    /// When it is no object at all.
+    /// When it is not an object.
     fn read(json: &[u8]) -> Result<Self, serde_json::Error>;
 
     /// Its `metadata.resourceVersion`.
@@ -203,7 +203,7 @@ impl Wire for MetadataOnly {
 }
 
 /// Reads an object whole. One that is being deleted is read without what is nested too deeply: its end needs none of
-/// it, and must not wait for somebody to mend it.
+/// it, and must not wait until a user mends the object.
 ///
 /// # Errors
 /// When it is nested too deeply, or not what its type says.
@@ -389,7 +389,7 @@ pub(super) struct Page<T> {
 
 impl<T: Wire> Page<T> {
     /// # Errors
-    /// When it is no list.
+    /// When it is not a list.
     pub(super) fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize, Default)]
         #[serde(rename_all = "camelCase", default)]
@@ -439,7 +439,7 @@ pub(super) enum Line<T> {
 
 impl<T: Wire> Line<T> {
     /// # Errors
-    /// When it is no event of a watch.
+    /// When it is not an event of a watch.
     pub(super) fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         let mut kind = String::new();
         let mut object = None;

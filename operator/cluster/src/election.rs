@@ -2,13 +2,13 @@
 //! replaces.
 //!
 //! Two operators must never work on one object. The source-, kustomize- and helm-controller of Flux, and its
-//! notification-controller where windlass sends notifications, each act under a Lease of their own, so whoever holds these
-//! excludes them, by the API server's word. Their Deployments are a second sign, of controllers that run without leader
-//! election. Shards of Flux have Deployments and Leases whose names begin with those of the controllers: these Leases cannot
-//! be taken, since nobody knows their names before, so it is waited until nobody holds them.
+//! notification-controller where windlass sends notifications, each act under a Lease of their own, so the process that
+//! holds these Leases excludes them. Their Deployments are a second sign, of controllers that run without leader
+//! election. Shards of Flux have Deployments and Leases whose names begin with those of the controllers: windlass
+//! cannot take these Leases, since it does not know their names before, so it waits until no process holds them.
 //!
-//! Here: in which order the Leases are taken, how they are kept, and how that is told. Elsewhere: one Lease (`lease`), what a
-//! term allows (`leadership`).
+//! Here: in which order the Leases are taken, how they are kept, and how the state is reported. Elsewhere: one Lease
+//! (`lease`), what a term allows (`leadership`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -154,7 +154,7 @@ impl Candidate {
     /// Waits until this process may act, and keeps it so, telling each change of its standing. Ends only when that is
     /// lost, which it cannot be without an election.
     ///
-    /// It may be dropped at any moment; whoever drops it says [`Self::release`].
+    /// It may be dropped at any moment; the caller then calls [`Self::release`].
     pub async fn lead(
         &mut self,
         mut tell: impl FnMut(&ElectionState) + Send,

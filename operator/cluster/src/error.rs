@@ -52,7 +52,7 @@ impl ClusterError {
     /// The server or the way to it is at fault, not what was asked.
     pub fn is_transient(&self) -> bool {
         match self {
-            // 401: a token ran out, which is renewed by whoever issued it.
+            // 401: a token expired, which its issuer renews.
             Self::Refused(status) => {
                 matches!(status.code, 401 | 429)
                     || (status.code >= 500 && !is_about_schema(status.code, &status.message))
@@ -166,10 +166,10 @@ fn is_too_deep(error: &serde_json::Error) -> bool {
     error.to_string().starts_with("recursion limit exceeded")
 }
 
-/// Whether a refusal is an API server's. Others' answers are not repeated: a kubeconfig may name any server, and whoever
-/// wrote it may have no business knowing what is said there.
+/// Whether a refusal is an API server's. Answers of other servers are not repeated to the user: a kubeconfig may name
+/// any server, and its author may not be entitled to see what that server says.
 fn is_of_kubernetes(status: &Status) -> bool {
-    // As kube calls an answer that is no Status; of a Status that is one, the code is never zero.
+    // How kube represents an answer that is not a Status; the code of a real Status is never zero.
     status.reason != "Failed to parse error data" && status.code != 0
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Here: an event, and a queue for each event sink ([`EventSink`]), so that a slow or dead sink delays no other. In the
 //! folder: the sink that posts events to Flux's notification-controller (`forwarder`). Elsewhere: the sink that records
-//! Kubernetes Events ([`crate::kubernetes_events`]), the endpoint at which other controllers post events (`serve::events`).
+//! Kubernetes Events ([`crate::kubernetes_events`]), the endpoint at which other controllers post events
+//! (`windlass_serve::server`).
 
 pub mod forwarder;
 
@@ -19,19 +20,19 @@ use tokio::task::JoinHandle;
 
 use crate::metrics::Metrics;
 
-/// How loud an event is.
+/// The severity of an event, as Flux has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// Something happened as it should.
     Info,
-    /// Somebody should look.
+    /// Something needs attention.
     Error,
 }
 
-/// Something that happened to an object, worth telling.
+/// Something that happened to an object, worth reporting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// How loud it is.
+    /// Info or error.
     pub severity: Severity,
     /// One CamelCase word.
     pub reason: String,
@@ -110,14 +111,14 @@ impl EventRecord {
     }
 }
 
-/// Somebody who is told of events, one after the other.
+/// A receiver of events, one after the other.
 pub trait EventSink: Send + 'static {
     /// What it is called in metrics and logs.
     const NAME: &'static str;
-    /// Whether it is told of what other controllers post, too.
+    /// Whether it also receives the events that other controllers post.
     const TAKES_POSTED: bool;
 
-    /// Tells of one event; whatever goes wrong is logged and counted here. `is_last` while the process ends.
+    /// Handles one event; errors are logged and counted here. `is_last` while the process ends.
     fn tell(&mut self, record: &EventRecord, is_last: bool) -> impl Future<Output = ()> + Send;
 
     /// Finishes pending work; no further events come.
@@ -136,7 +137,7 @@ const WAITING_BYTES: usize = 64 << 20;
 /// What an entry of the metadata takes besides its texts.
 const METADATA_ENTRY_OVERHEAD_BYTES: usize = 100;
 
-/// Longest time for telling of what waits when the process ends.
+/// Longest time for delivering queued events when the process ends.
 const SETTLE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Annotations of an object that are part of every event about it. Parity(flux).
@@ -152,7 +153,7 @@ struct Lane {
     worker: JoinHandle<()>,
 }
 
-/// The way of events to all who are told.
+/// Distributes events to all sinks.
 pub struct Events {
     /// Closed when the process ends.
     lanes: Mutex<Vec<Lane>>,
@@ -161,12 +162,12 @@ pub struct Events {
 }
 
 impl Events {
-    /// Nobody is told yet. `instance` is this process, as the reporting instance of its events.
+    /// Without sinks. `instance` is this process, as the reporting instance of its events.
     pub fn new(instance: &str, metrics: Arc<Metrics>) -> Self {
         Self { lanes: Mutex::default(), instance: instance.into(), metrics }
     }
 
-    /// From now on a sink is told, too.
+    /// Adds a sink, which receives events from now on.
     pub fn add<S: EventSink>(&self, sink: S) {
         let (way, waiting) = channel(MAX_QUEUED_EVENTS);
         let bytes = Arc::new(AtomicUsize::new(0));
@@ -175,8 +176,8 @@ impl Events {
         self.lanes.lock().push(lane);
     }
 
-    /// Tells everybody of an event about an object of ours, soon. Parity(flux): annotations of the object that are made for
-    /// that are part of it.
+    /// Queues an event about an object of ours for all sinks. Parity(flux): annotations of the object with the prefix
+    /// for events become part of it.
     pub fn announce<K: Resource<DynamicType = ()>>(
         &self,
         object: &K,
@@ -189,7 +190,7 @@ impl Events {
         self.announce_about(EventObject::of(object), controller, event);
     }
 
-    /// The same, about an object that is known by what it is called.
+    /// The same, about an object of which only the reference is known.
     pub fn announce_about(&self, about: EventObject, controller: &'static str, event: Event) {
         self.put(EventRecord {
             origin: Origin::Own,
@@ -201,7 +202,7 @@ impl Events {
         });
     }
 
-    /// Puts an event into the queues of those who take it; one that finds no room is counted and dropped.
+    /// Puts an event into the queues of the sinks that take it; one that finds no room is counted and dropped.
     pub fn put(&self, record: EventRecord) {
         let record = Arc::new(record);
         let bytes = record.bytes();
@@ -215,7 +216,7 @@ impl Events {
         }
     }
 
-    /// Waits until everybody was told of everything, for a short time; nobody is told of anything after that.
+    /// Waits a short time until every sink has handled its events; events after that are dropped.
     pub async fn settle(&self) {
         let lanes = std::mem::take(&mut *self.lanes.lock());
         let (ways, workers): (Vec<_>, Vec<_>) =
@@ -230,7 +231,7 @@ impl Events {
     }
 }
 
-/// Tells a sink of events until no more can come.
+/// Hands events to a sink until its queue is closed.
 async fn work<S: EventSink>(
     mut sink: S,
     mut waiting: Receiver<Arc<EventRecord>>,
@@ -278,7 +279,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A sink that passes on what it is told, or never answers.
+    /// A sink that passes its events on, or never answers.
     struct RecordingSink<const POSTED: bool>(UnboundedSender<EventRecord>, bool);
 
     impl<const POSTED: bool> EventSink for RecordingSink<POSTED> {

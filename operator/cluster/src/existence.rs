@@ -1,4 +1,4 @@
-//! Whether an object is there at all, whatever version of its kind is served now.
+//! Whether an object exists, in any version of its kind that is served now.
 //!
 //! Absence is concluded from an answer about the object itself, or from a discovery that is complete and has no such
 //! kind, together with the absence of its CRD; never from a path that nothing is served at.
@@ -140,8 +140,8 @@ impl Cluster {
         self.get(&resource, &id.namespace, &id.name).await
     }
 
-    /// What tells this cluster from another at its address: the uid of the namespace `kube-system`; `None` where nobody
-    /// says it.
+    /// Distinguishes this cluster from another at its address: the uid of the namespace `kube-system`; `None` if the
+    /// API server does not answer that.
     pub async fn system_uid(&self) -> Option<String> {
         let asked = self.ask_ourselves("/api/v1/namespaces/kube-system", "application/json");
         let answer = tokio::time::timeout(UID_LIMIT, asked).await.ok()?.ok()?;

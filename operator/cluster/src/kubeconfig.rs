@@ -1,4 +1,5 @@
-//! Kubeconfigs that come from Secrets: whatever would run a program, read a file of ours or skip a check is taken out.
+//! Kubeconfigs that come from Secrets: everything that would run a program, read a file of ours or skip a check is
+//! taken out.
 //!
 //! Elsewhere: connecting ([`super::client`]), which Secret it is (`windlass_runtime::target`).
 
@@ -12,14 +13,14 @@ use sha2::{Digest as _, Sha256};
 use sources::http::{Egress, EgressDeniedError};
 use url::Url;
 
-/// A cluster that somebody's Secret names, with nothing dangerous left in it.
+/// A cluster that a Secret names, with nothing dangerous left in its kubeconfig.
 #[derive(Clone)]
 pub struct Remote {
     pub(super) kubeconfig: Kubeconfig,
     pub(super) proxy: Option<Proxy>,
     /// Names the content of the kubeconfig.
     pub digest: String,
-    /// Names the cluster and whom its user speaks for. Credentials are no part of it: they are renewed.
+    /// Names the cluster and the identity of its user, without the credentials, which are renewed.
     pub identity: String,
     /// What was taken out, for a person: it explains why a request is refused later.
     pub stripped: Vec<String>,
@@ -64,7 +65,7 @@ pub enum KubeconfigError {
     /// A proxy of a sort that is not known.
     #[error("its proxy-url is not an http:// or socks5:// address")]
     Proxy,
-    /// It leads where nobody may be led.
+    /// Its server is at an address that may not be asked.
     #[error("the server of its kubeconfig is not allowed: {0}")]
     OffLimits(String),
     /// No connection can be made from it.
@@ -108,7 +109,7 @@ impl Remote {
             Proxy::Http { address, .. } | Proxy::Socks { address } => address.to_string(),
         });
         for place in servers.chain(proxy) {
-            // What is no URL cannot be connected to either, which is told by whoever tries.
+            // Connecting reports an address that is not a URL.
             let Ok(place) = Url::parse(&place) else { continue };
             let refused =
                 |refused: EgressDeniedError| KubeconfigError::OffLimits(refused.to_string());
@@ -132,7 +133,7 @@ impl Remote {
     }
 }
 
-/// Takes out what may not be in a kubeconfig of somebody else, and says what that was.
+/// Takes out what a kubeconfig from a Secret may not have, and says what that was.
 fn strip(
     kubeconfig: &mut Kubeconfig,
     allowed: KubeconfigPolicy,

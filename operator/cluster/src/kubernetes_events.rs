@@ -12,7 +12,7 @@ use crate::events::{EventObject, EventRecord, EventSink, Severity};
 /// Longest message of a core/v1 Event.
 const MESSAGE_LIMIT: usize = 1024;
 
-/// Pause after each, so that telling of many changes does not slow down the changes that follow.
+/// Pause after each, so that recording many changes does not slow down the changes that follow.
 const EVENT_WRITE_DELAY: Duration = Duration::from_millis(4);
 
 /// Records events in a cluster.
@@ -29,7 +29,7 @@ impl Cluster {
 
 impl EventSink for Recorder {
     const NAME: &'static str = "kubernetes";
-    /// Whoever posts an event has recorded it.
+    /// The controller that posts an event has recorded it itself.
     const TAKES_POSTED: bool = false;
 
     async fn tell(&mut self, record: &EventRecord, is_last: bool) {
@@ -81,7 +81,7 @@ fn recorded(record: &EventRecord) -> CoreEvent {
     }
 }
 
-/// A message as a core/v1 Event takes it. Nobody else has to do with less than the whole.
+/// A message as a core/v1 Event takes it; other sinks get the whole text.
 fn shortened(mut message: String) -> String {
     const CUT: &str = " ...";
     if message.len() > MESSAGE_LIMIT {

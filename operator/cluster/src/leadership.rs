@@ -33,7 +33,7 @@ enum Term {
     Standby,
     /// This process leads until then, unless it renews before.
     Until(Instant),
-    /// Nobody else is there.
+    /// There is no leader election.
     Unlimited,
     /// This process has led and never will again.
     Over,
@@ -160,8 +160,8 @@ where
 
 /// A connection over which nothing is sent any more once a term has ended.
 ///
-/// Requests are checked before they are queued for a connection; a process that is stopped in between would send
-/// what is queued when it goes on, in somebody else's term.
+/// Requests are checked before they are queued for a connection; a process that is stopped in between would send what
+/// is queued when it goes on, in the term of another leader.
 #[derive(Debug)]
 pub(super) struct LeadershipStream {
     stream: TcpStream,

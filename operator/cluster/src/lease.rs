@@ -40,7 +40,7 @@ pub struct Election {
 /// Why a term ended against the leader's will. It has to end the process.
 #[derive(Debug, thiserror::Error)]
 pub enum LeadershipLostError {
-    /// Nobody heard the renewals.
+    /// The renewals were not answered in time.
     #[error(
         "Lease {lease} could not be renewed for {limit:?} ({why}); exiting, because another process may be the \
          leader now"
@@ -53,7 +53,7 @@ pub enum LeadershipLostError {
         /// The last answer.
         why: String,
     },
-    /// Somebody else holds it.
+    /// Another process holds it.
     #[error(
         "Lease {lease} was acquired by '{holder}'; exiting, because only one process may be the leader"
     )]
@@ -63,7 +63,7 @@ pub enum LeadershipLostError {
         /// Who holds it.
         holder: String,
     },
-    /// Somebody else holds it under this process' name.
+    /// Another process holds it under this process' name.
     #[error(
         "Lease {lease} was renewed by another process with the same identity '{holder}'; exiting, because only one \
          process may be the leader: set a unique --leader-election-identity for each"
@@ -89,7 +89,7 @@ pub(super) struct Claim {
 /// What to do about a Lease.
 #[derive(Debug, Clone, PartialEq)]
 enum Move {
-    /// Somebody else holds it.
+    /// Another process holds it.
     Wait,
     /// It is free, expired, or ours.
     Write(LeaseSpec),
@@ -174,7 +174,8 @@ impl Claim {
         Self { election, api, seen: None, sent: Vec::new() }
     }
 
-    /// Reads the Lease, so that its time counts; whoever holds it, where it is not ours and has not expired.
+    /// Reads the Lease, so that its time counts; returns its holder, if that is another process and the Lease has not
+    /// expired.
     ///
     /// # Errors
     /// The API server did not say.
@@ -207,7 +208,7 @@ impl Claim {
     }
 
     async fn try_once(&mut self, leads: bool) -> Result<LeaseAttempt, ClusterError> {
-        // What was renewed last is most likely what is there, so it is not read again.
+        // The version of the last renewal is most likely still the current one, so the Lease is not read again.
         if leads
             && self.sent.is_empty()
             && let Some((lease, _)) = self.seen.clone()
@@ -280,8 +281,8 @@ impl Claim {
         self.seen.as_ref().map(|(_, since)| since.elapsed()).unwrap_or_default()
     }
 
-    /// Gives the Lease up if it is ours, so that the next process need not wait. Failing to is logged: the Lease then runs
-    /// out by itself.
+    /// Gives the Lease up if it is ours, so that the next process need not wait. A failure is logged: the Lease then
+    /// expires.
     pub(super) async fn release(mut self) {
         let lease = self.election.lease();
         match tokio::time::timeout(RELEASE_LIMIT, self.give_up()).await {
@@ -297,7 +298,7 @@ impl Claim {
     }
 
     async fn give_up(&mut self) -> Result<(), ClusterError> {
-        // A renewal may be on its way still, so what was seen last need not be what is there.
+        // A renewal may be on its way still, so the version seen last need not be the current one.
         let Some(mut lease) = self.api.get_opt(&self.election.name).await? else { return Ok(()) };
         let spec = lease.spec.take().unwrap_or_default();
         if holder(&spec) != self.election.identity {

@@ -50,7 +50,7 @@ pub use error::ClusterError;
 pub struct Cluster {
     /// For requests with an answer.
     unary: Client,
-    /// The same as the configuration's own user, in whosever name the others are.
+    /// The same as the configuration's own user, also where the other clients impersonate another one.
     ourselves: Client,
     /// For watches of our own kinds: nothing else can fill their connection.
     own_watches: pool::Pool,
@@ -58,15 +58,14 @@ pub struct Cluster {
     watches: pool::Pool,
     /// For the Lease: never held up by anything else.
     leasing: Client,
-    /// For asking for reconciliations, whoever leads.
+    /// For requesting reconciliations, also while another process leads.
     asking: Client,
     /// Whether this process may write.
     pub leadership: leadership::Leadership,
     /// Where kinds live.
     discovery: Arc<discovery::Discovery>,
-    /// The connections under both.
+    /// The connections under all of them.
     connection: client::Connection,
-    /// Events on their way: telling what happened holds up nothing that happens.
     /// Our name in Events.
     instance: Arc<str>,
 }

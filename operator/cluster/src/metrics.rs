@@ -43,7 +43,7 @@ pub enum WakeReason {
     Reference,
     /// A managed object that it waits for changed.
     Waiting,
-    /// A managed object was changed by somebody else.
+    /// A managed object was changed by another manager.
     Drift,
 }
 
@@ -63,7 +63,7 @@ struct KindLabels {
     kind: String,
 }
 
-/// What became of an event that somebody posted.
+/// What became of an event that another controller posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum EventOutcome {
     /// It was understood.
@@ -88,7 +88,7 @@ pub enum NotificationOutcome {
     Failed,
     /// There was no room for it.
     Dropped,
-    /// The same was told a moment ago.
+    /// The same notification was sent a moment ago.
     Repeated,
     /// Its Alert or its Provider was deleted or suspended meanwhile.
     Unwanted,

@@ -153,8 +153,9 @@ impl Cluster {
         }
     }
 
-    /// All objects of a kind in a namespace that a label selector matches, read page by page. Each is read by itself: what
-    /// lies too deep in one is null, and the others are whole. For what a caller needs as a whole and keeps in memory.
+    /// All objects of a kind in a namespace that a label selector matches, read page by page. Each is decoded
+    /// separately: what lies too deep in one is null, and the others are whole. For callers that need whole objects in
+    /// memory.
     ///
     /// # Errors
     /// Every refusal, and no answer; [`ClusterError::Unreadable`] for a list that does not fit into memory.
@@ -339,7 +340,7 @@ impl Cluster {
         Ok(answer["status"]["userInfo"]["username"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Replaces an object. Its `resourceVersion` makes sure that nobody changed it meanwhile, if it has one.
+    /// Replaces an object. Its `resourceVersion`, if it has one, makes sure that no other client changed it meanwhile.
     ///
     /// # Errors
     /// The server's refusal.
@@ -456,7 +457,7 @@ impl Cluster {
     /// A test lists the files that do so (`xtask/src/tidy/removals.rs`). Anything else takes [`Cluster::delete_managed`].
     ///
     /// # Errors
-    /// The server's refusal; an object that is gone already is no error.
+    /// The server's refusal; an object that is gone already is not an error.
     pub async fn delete_unmanaged(
         &self,
         resource: &Resource,
@@ -471,7 +472,7 @@ impl Cluster {
     /// `Foreground` or `Orphan`.
     ///
     /// # Errors
-    /// The server's refusal; an object that is gone already is no error.
+    /// The server's refusal; an object that is gone already is not an error.
     pub async fn delete_managed(
         &self,
         _: RemovalPermit,
@@ -498,7 +499,8 @@ impl Cluster {
     /// Deletes an object that is applied by us, only if it is still as it was read.
     ///
     /// # Errors
-    /// The server's refusal, which is a conflict if the object has changed; an object that is gone already is no error.
+    /// The server's refusal, which is a conflict if the object has changed; an object that is gone already is not an
+    /// error.
     pub async fn delete_unchanged(
         &self,
         _: RemovalPermit,

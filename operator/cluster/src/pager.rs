@@ -66,8 +66,8 @@ enum PageCursor {
 }
 
 impl<T: Wire> Pager<'_, T> {
-    /// The next page; none after the last. A page that is too large to be read is made smaller, and so are those after it; a
-    /// server that is busy is asked again a few times, as late as it says.
+    /// The next page; none after the last. A page that is too large to be read is made smaller, and so are those after
+    /// it; a server that is busy is asked again a few times, after the delay of its `Retry-After`.
     ///
     /// # Errors
     /// Every refusal, such as that of a list that has changed too much since it began (410), and no answer;

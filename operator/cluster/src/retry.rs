@@ -1,5 +1,5 @@
 //! How long a request waits before it is sent again: as long as the server says, else a little longer each time, and
-//! never as long as everybody else.
+//! spread so that requests to different paths do not coincide.
 //!
 //! Here: hearing `Retry-After`, which kube's client drops, and the delays. Elsewhere: what is sent again (`objects`).
 
@@ -15,7 +15,8 @@ use tower::{Layer, Service};
 
 use super::ClusterError;
 
-/// Longest time that a request is held back here; whoever is told to wait longer is told so, and releases its permit.
+/// Longest time that a request is held back here; a longer `Retry-After` is an error to the caller, which releases its
+/// permit.
 const MAX_HELD_REQUEST_DELAY: Duration = Duration::from_secs(3);
 
 /// Longest time that a server is believed.

@@ -32,8 +32,8 @@ pub struct ServiceRanges {
 }
 
 impl Cluster {
-    /// The ranges that Services have addresses from: those of the ServiceCIDRs, and before Kubernetes 1.33, or where they
-    /// may not be read, the network around the Service `kubernetes`, of which nobody says how large it is.
+    /// The ranges that Services have addresses from: those of the ServiceCIDRs, and before Kubernetes 1.33, or where
+    /// they may not be read, a guessed network around the Service `kubernetes`.
     ///
     /// # Errors
     /// No answer, or a refusal to show that Service.

@@ -48,7 +48,7 @@ impl Cluster {
     /// Replaces fields in the status of an object that cannot be read, as `manager`.
     ///
     /// # Errors
-    /// The server's refusal; an object that is gone is no error.
+    /// The server's refusal; an object that is gone is not an error.
     pub async fn write_status_of_unreadable<K: OurKind>(
         &self,
         meta: &super::decode::Meta,
@@ -105,7 +105,7 @@ impl Cluster {
     /// object has it.
     ///
     /// # Errors
-    /// The server's refusal; an object that is gone is no error and gives `None`.
+    /// The server's refusal; an object that is gone is not an error and gives `None`.
     pub async fn write_status<K: OurKind>(
         &self,
         object: &K,
@@ -122,10 +122,10 @@ impl Cluster {
         self.patch(&namespace, &object.name_any(), Some("status"), manager, patch).await
     }
 
-    /// Adds or removes our finalizer, provided that nobody changed the object since it was read.
+    /// Adds or removes our finalizer, provided that the object has not changed since it was read.
     ///
     /// # Errors
-    /// The server's refusal; an object that is gone is no error and gives `None`.
+    /// The server's refusal; an object that is gone is not an error and gives `None`.
     pub async fn write_finalizers<K: OurKind>(
         &self,
         object: &K,
@@ -138,11 +138,11 @@ impl Cluster {
         self.patch(&namespace, &object.name_any(), None, manager, patch).await
     }
 
-    /// Takes annotations away, and sets `spec.suspend` to false if it is to `resume`, provided that nobody changed
-    /// the object since it was read.
+    /// Takes annotations away, and sets `spec.suspend` to false if it is to `resume`, provided that the object has not
+    /// changed since it was read.
     ///
     /// # Errors
-    /// The server's refusal; an object that is gone is no error and gives `None`.
+    /// The server's refusal; an object that is gone is not an error and gives `None`.
     pub async fn end_hold<K: OurKind>(
         &self,
         object: &K,

@@ -4,13 +4,13 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::Value;
 
-/// Marks what stands for a text that is no number. etcd does not count so far.
+/// Marks the hash of a version that is not a number. etcd's revisions do not reach this bit.
 const OPAQUE_BIT: u64 = 1 << 63;
 
 /// Nothing is later than this.
 pub const LATEST_VERSION: u64 = u64::MAX;
 
-/// What stands for a version: itself, or where it is no number, what tells it from others; 0 if there is none.
+/// The number for a version: its value, or a hash if it is not a number; 0 if there is none.
 pub fn number_of(version: &str) -> u64 {
     if version.is_empty() {
         return 0;
@@ -31,7 +31,7 @@ pub fn of_metadata(metadata: &Value) -> u64 {
     number_of(metadata.get("resourceVersion").and_then(Value::as_str).unwrap_or_default())
 }
 
-/// Whether one version may be later than another: where one of them is no number, every other version may.
+/// Whether one version may be later than another: if one of them is not a number, every other version may.
 pub fn is_later(version: u64, than: u64) -> bool {
     if than == LATEST_VERSION || version == than {
         return false;

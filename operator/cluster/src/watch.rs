@@ -1,8 +1,8 @@
 //! Watches: our own kinds in full, everything else by its metadata.
 //!
-//! A watcher lists objects and then follows their changes without end. It decodes each object by itself
-//! ([`super::decode`]), and its stream says when the watch is live and when it is not. kube's watcher gives up a whole list for one object of it, reads
-//! lines of any length, and says nothing while its request waits for a connection.
+//! A watcher lists objects and then follows their changes without end. It decodes each object separately
+//! ([`super::decode`]), and its stream says when the watch is live and when it is not. kube's watcher gives up a whole
+//! list for one object of it, reads lines of any length, and says nothing while its request waits for a connection.
 
 mod lines;
 
@@ -40,7 +40,7 @@ pub enum Selection {
     All,
 }
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatcherEvent<T> {
     /// A list begins: what it does not bring is gone.
@@ -87,7 +87,8 @@ const FIRST_DELAY: Duration = Duration::from_millis(200);
 const LONGEST_DELAY: Duration = Duration::from_secs(10);
 
 impl Cluster {
-    /// Every object of a kind of ours, from now on. Errors are told and retried with growing delays.
+    /// Every object of a kind of ours, from now on. Errors are items of the stream; the watch is retried with growing
+    /// delays.
     pub fn watch_ours<K: OurKind>(
         &self,
         namespace: Option<&str>,
@@ -136,7 +137,7 @@ impl Cluster {
     }
 }
 
-/// Follows what is at a path; where there can be none, that is told and nothing is ever seen.
+/// Follows the objects at a path; without a path, the stream has that error as its only item.
 fn at<T: Wire>(
     pool: Pool,
     path: Result<String, ClusterError>,
@@ -233,7 +234,7 @@ impl<T: Wire> Watch<T> {
         }
     }
 
-    /// Sends a request on the watch's own slot, and returns the body of an answer that is no refusal.
+    /// Sends a request on the watch's own slot, and returns the body of a successful answer.
     async fn ask(&mut self, query: &str, accept: &str) -> Result<Body, ClusterError> {
         let uri = format!("{}?{query}{}", self.path, self.query);
         let request = Request::get(&uri).header(http::header::ACCEPT, accept);

@@ -1,10 +1,11 @@
 //! Delivery: from events to what services are sent, by Alerts and Providers.
 //!
-//! Here: what all of it shares, start and end. In the folder: which events go where (`dispatch`, `matcher`), what was told lately
-//! (`repeated_events`), what waits (`spool`) and for whom (`provider_queues`), attempts and pauses (`provider_queue`),
-//! one attempt (`attempt`), how the last one ended (`last_deliveries`), what goes out (`transport`, `nats`), what is
-//! sent about incidents (`incidents`) and which events wait for them (`suppression`).
-//! Elsewhere: the decisions (`engines/notify`), the way of events (`windlass_cluster::events`), requests (`windlass_runtime::http_request`).
+//! Here: what all of it shares, start and end. In the folder: which events go where (`dispatch`, `matcher`), which
+//! events and warnings are repetitions (`repeated_events`), what waits (`spool`) and for whom (`provider_queues`),
+//! attempts and pauses (`provider_queue`), one attempt (`attempt`), how the last one ended (`last_deliveries`), what
+//! goes out (`transport`, `nats`), what is sent about incidents (`incidents`) and which events wait for them
+//! (`suppression`). Elsewhere: the decisions (`engines/notify`), the way of events (`windlass_cluster::events`),
+//! requests (`windlass_runtime::http_request`).
 
 pub mod attempt;
 mod dispatch;
@@ -50,7 +51,7 @@ const REQUESTS_EACH: usize = 16;
 /// How often the same warning is recorded on an Alert.
 const WARNED_AGAIN: Duration = Duration::from_secs(300);
 
-/// How long attempts under way may take once the process was told to stop.
+/// How long attempts under way may take once the process was asked to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 /// Longest text of another server in a line of the log, in bytes.
@@ -80,7 +81,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Is told of events from now on. What waits is known, and nothing is sent before [`Delivery::run`].
+    /// Receives events from now on. What waits in the spool is read, and nothing is sent before [`Delivery::run`].
     pub async fn open(context: Arc<Context>, stop: CancellationToken) -> Arc<Self> {
         let storage = context.settings.storage_path.clone();
         let opened =
@@ -109,7 +110,7 @@ impl Delivery {
         delivery
     }
 
-    /// Sends until the process is told to stop; attempts under way then have a short time to end.
+    /// Sends until the process is asked to stop; attempts under way then have a short time to end.
     pub async fn run(self: Arc<Self>) {
         if self.stop.clone().run_until_cancelled(self.listed()).await == Some(true) {
             self.begin();

@@ -444,7 +444,7 @@ impl IncidentRun {
         ended
     }
 
-    /// Has sent what is due.
+    /// Sends what is due.
     async fn tell(&mut self, subscribers: &[Subscriber], audience: &Audience) {
         for (step, object) in self.book.open_ones().into_iter().enumerate() {
             pause(step).await;
@@ -483,7 +483,7 @@ impl IncidentRun {
         }
     }
 
-    /// Has those events sent after all that no incident says.
+    /// Sends the events after all that no incident replaces.
     async fn send_suppressed(&mut self, listed: &ListedKinds) {
         for (step, (topic, beginning)) in self.delivery.suppressed().into_iter().enumerate() {
             pause(step).await;
@@ -498,7 +498,7 @@ impl IncidentRun {
     /// What becomes of an event that an incident may say.
     fn decision(&self, topic: &Topic, beginning: Beginning, listed: &ListedKinds) -> EventDecision {
         let alert = self.context.seen::<Alert>(&topic.namespace, &topic.alert);
-        // Who deleted or suspended it wants nothing.
+        // A deleted or suspended Alert wants nothing.
         let Some(alert) = alert.filter(|alert| self.delivery.is_sending(alert)) else {
             return EventDecision::Forget;
         };
@@ -533,7 +533,7 @@ impl IncidentRun {
         }
     }
 
-    /// Has sent that an incident has ended.
+    /// Sends that an incident has ended.
     async fn tell_end(&mut self, incident: &Incident) {
         let Some((subject, _)) = incident_store::identity(incident) else { return };
         let about = self.observed.reference(&subject);

@@ -188,7 +188,7 @@ fn read(object: &Receiver) -> Result<notify::receivers::Receiver, String> {
     Ok(receiver)
 }
 
-/// What is written and told.
+/// The status to write and the events to announce.
 struct Report {
     before: ReceiverStatus,
     after: ReceiverStatus,

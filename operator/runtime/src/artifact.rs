@@ -103,7 +103,7 @@ pub async fn files(
     loaded.await.unwrap_or_else(|_| Err(ArtifactError::interrupted()))
 }
 
-/// The bytes of an artifact that is no archive, or is read as one elsewhere; `limit` at most.
+/// The bytes of an artifact that is not an archive, or that the caller unpacks; `limit` at most.
 ///
 /// # Errors
 /// Why it cannot be had.

@@ -1,8 +1,8 @@
 //! Audits: a ReleaseAudit for each operation, written once and never a condition of it.
 //!
-//! An audit is written when its operation has come to its end and before the status says so; a crash in between makes it
-//! again. Its name comes from the uid of its subject and from the operation. Who knows both can take the name before, so one
-//! that is there already is read: it has to be about this operation.
+//! An audit is written when its operation has come to its end and before the status says so; a crash in between makes
+//! it again. Its name comes from the uid of its subject and from the operation. A user who knows both can take the name
+//! before, so an existing audit is read: it has to be about this operation.
 //!
 //! Here: names, what fits, writing, and what is said where that fails. Below: which audits are deleted when (`retention`), and where they are kept then (`archive`).
 //! Elsewhere: what an audit says (`release_runner::audit`, `kustomization::audit`; engines `release::audit`, `apply::changes`).
@@ -34,7 +34,7 @@ use windlass_cluster::events::{Event, Severity};
 use windlass_cluster::metrics::AuditOutcome;
 use windlass_cluster::object_pages::ObjectQuery;
 
-/// The label by which the audits of an object are found, whatever its name is.
+/// The label with the uid of the subject, by which the audits of an object are found.
 pub(crate) const SUBJECT_UID: &str = "release.windlass.dev/subject-uid";
 
 /// The field manager of audits.
@@ -213,8 +213,8 @@ async fn repay(context: &Context) {
     }
 }
 
-/// Writes the audit of an operation that `key` names, in the namespace of its subject. The operation goes on whatever comes
-/// of it; what is to be told on the subject is the answer.
+/// Writes the audit of an operation that `key` names, in the namespace of its subject. The operation goes on also if
+/// that fails; the answer is the event to announce on the subject.
 pub async fn write(
     context: &Context,
     namespace: &str,
@@ -254,8 +254,8 @@ pub async fn write(
             None
         }
         AuditOutcome::Failed => {
-            // The same refusal names another object each time. One whose name was taken is always told: what it was to say
-            // is nowhere else.
+            // The same refusal names another object each time. A failure is always reported if another object has the
+            // audit's name: what the audit was to record is nowhere else.
             if !is_displaced && !last_error.is_new(Some(&text.replace(&name, ""))) {
                 return None;
             }

@@ -23,12 +23,12 @@ use windlass_serve::settings::Settings;
 /// The API group of the sources.
 pub const SOURCES: &str = "source.toolkit.fluxcd.io";
 
-/// A kind whose artifacts others name, as the type says it that runs the kind.
+/// A kind whose artifacts other objects name. The type that runs the kind implements it.
 pub trait Provider {
     /// The kind.
     type Object: OurKind + crds::ArtifactSource;
 
-    /// Whether its status tells of which generation of the spec it is: somebody of ours runs for it.
+    /// Whether windlass runs the kind, so that the status has an `observedGeneration`.
     const IS_RUN: bool = true;
 
     /// Why its artifact does not count as verified; nothing if it does.
@@ -56,7 +56,7 @@ pub struct Catalog {
     kinds: BTreeMap<String, OfKind>,
 }
 
-/// A source, as whoever reads from it needs to know it.
+/// A source, as the objects that read from it need to know it.
 #[derive(Debug, Clone)]
 pub struct SourceSnapshot {
     /// Its artifact.
@@ -99,8 +99,8 @@ impl SourceSnapshot {
         Err(Outcome::Blocked(SOURCE_NOT_VERIFIED, text, Wake::on([source.clone()])))
     }
 
-    /// Why the store does not prove what the status says. Who may write a status, as Flux's role for editors lets them,
-    /// could say anything there.
+    /// Why the store does not prove what the status says. A user who may write a status, as Flux's role for editors
+    /// permits, could claim anything there.
     fn unproven(&self, store: &Store, source: &ObjectKey) -> Option<String> {
         // Without an artifact nothing is applied.
         let artifact = self.artifact.as_ref()?;
@@ -124,7 +124,7 @@ impl SourceSnapshot {
 
 /// Why the artifact of a source may not be what its spec says.
 ///
-/// Parity(flux): helm-controller 1.6 `isHelmChartReady`; a Kustomization takes the last artifact whatever this says.
+/// Parity(flux): helm-controller 1.6 `isHelmChartReady`; a Kustomization takes the last artifact without this check.
 fn not_current<K: Provider>(object: &K::Object) -> Option<String> {
     if !K::IS_RUN {
         return None;
@@ -143,7 +143,7 @@ fn not_current<K: Provider>(object: &K::Object) -> Option<String> {
     if is_stalled { message("Stalled") } else { None }
 }
 
-/// What others have to know of a source that compare [`SourceSnapshot::not_current`].
+/// What the objects that check [`SourceSnapshot::not_current`] have to know of a source.
 pub fn currency<K: Provider>(object: &K::Object) -> String {
     format!("{:?} {}", object.observed_generation(), not_current::<K>(object).is_none())
 }
@@ -160,7 +160,7 @@ impl Catalog {
         self.kinds.insert(K::Object::kind(&()).into_owned(), OfKind { find: found::<K>, listed });
     }
 
-    /// The source that a node stands for; `None` if there is none of that name, or if its kind is no source.
+    /// The source that a node stands for; `None` if there is none of that name, or if its kind is not a source.
     ///
     /// What its status names is its artifact only if it can be its own.
     pub fn find(&self, node: &ObjectKey, settings: &Settings) -> Option<SourceSnapshot> {

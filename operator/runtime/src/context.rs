@@ -25,9 +25,9 @@ pub struct Context {
     pub settings: Settings,
     /// The cluster.
     pub cluster: Cluster,
-    /// Wakes.
+    /// Wakes objects and queues their runs.
     pub work_queue: Arc<WorkQueue>,
-    /// Where and as whom objects are applied.
+    /// The clusters and users with which objects are applied.
     pub targets: Targets,
     /// Permits for builds, which need a processor each.
     pub building: Permits,
@@ -41,9 +41,9 @@ pub struct Context {
     pub watcher: Arc<ObjectWatcher>,
     /// Artifacts.
     pub artifacts: Arc<sources::store::Store>,
-    /// Who is told what happened.
+    /// Where events are announced.
     pub events: Arc<Events>,
-    /// Numbers.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
     /// Servers that specs may name.
     pub remotes: Remotes,

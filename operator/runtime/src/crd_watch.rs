@@ -1,4 +1,4 @@
-//! Follows CustomResourceDefinitions: where kinds are served is asked again, and whoever misses one is woken.
+//! Follows CustomResourceDefinitions: forgets where their kinds are served, and wakes objects that miss one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -15,15 +15,15 @@ use windlass_cluster::decode::{MetadataOnly, Wire as _};
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::watch::{Selection, WatcherEvent};
 
-/// How much later those who miss a kind look once more.
+/// How long after the change of a CRD the objects that miss a kind are woken once more.
 const SERVED_AFTER: Duration = Duration::from_secs(2);
 
-/// The node that stands for the kinds of a group: whoever misses one of them waits for it.
+/// The node that stands for the kinds of a group: objects that miss one of them wait for it.
 pub fn kinds_of(group: &str) -> ObjectKey {
     ObjectKey::new("apiextensions.k8s.io", "CustomResourceDefinition", "", group)
 }
 
-/// Follows CRDs: where kinds live is asked again, and whoever waits for a kind is reconciled again.
+/// Follows CRDs: forgets where their kinds are served, and wakes objects that wait for a kind.
 pub async fn follow_crds(cluster: Cluster, work_queue: Arc<WorkQueue>) {
     let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let resource = Resource {

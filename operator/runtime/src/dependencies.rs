@@ -1,8 +1,8 @@
 //! Dependencies on objects of any kind that applies (`windlass.dev/depends-on`): which there are, and whether they are
 //! ready.
 //!
-//! Elsewhere: what the annotation says (`reconcile::depends_on`), dependencies among one kind (`gate.rs`), waiting for both
-//! (`applier.rs`).
+//! Elsewhere: what the annotation says (`reconcile::depends_on`), dependencies among one kind (`gate.rs`), waiting for
+//! both (the appliers of the program).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use windlass_cluster::kind::OurKind;
 
 pub(crate) use reconcile::depends_on::ANNOTATION as DEPENDS_ON;
 
-/// A kind whose objects others may depend on, as the type says it that runs the kind.
+/// A kind on whose objects others may depend. The type that runs the kind implements it.
 pub trait DependencyTarget {
     /// The kind.
     type Object: OurKind + ReconciledObject;

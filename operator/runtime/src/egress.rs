@@ -16,16 +16,16 @@ use windlass_cluster::Cluster;
 use windlass_cluster::services::ServiceRanges;
 use windlass_serve::settings::Settings;
 
-/// How often it is looked where this process and its cluster are: a Service may get another address.
+/// How often the addresses of this process and its cluster are read: a Service may get another address.
 const ADDRESS_REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How soon it is looked again when the API server did not answer, as long as nothing is known.
+/// How soon they are read again when the API server did not answer, as long as nothing is known.
 const ADDRESS_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// How long looking a name up may take.
 const LOOK_UP_LIMIT: Duration = Duration::from_secs(5);
 
-/// What is known of the surroundings, and who is told.
+/// The network rules of the process, and what windlass learns them from.
 pub struct EgressPolicy {
     /// Which addresses may be asked; what is learned goes here.
     pub rules: Arc<Rules>,
@@ -36,7 +36,7 @@ pub struct EgressPolicy {
 }
 
 impl EgressPolicy {
-    /// Nothing of the surroundings is known yet.
+    /// Without learned addresses.
     pub fn new(settings: &Settings, cluster: Cluster, advertised: String) -> Self {
         let rules = Rules::new(settings.allow_source_cidrs.clone());
         let rules = if settings.allow_loopback_sources { rules.with_loopback() } else { rules };
@@ -44,7 +44,8 @@ impl EgressPolicy {
         Self { rules: Arc::new(rules), cluster, advertised, refuses_services }
     }
 
-    /// Learns what has to be known before anybody asks anything; waits for the API server as long as that takes.
+    /// Learns the addresses that have to be known before the first request to a source; waits for the API server as
+    /// long as that takes.
     pub async fn learn(&self) {
         self.rules.learn_own(own(&self.advertised).await);
         if !self.refuses_services {

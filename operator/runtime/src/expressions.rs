@@ -1,4 +1,4 @@
-//! Expressions in CEL that a spec brings along, and what becomes of it when they are none.
+//! CEL expressions of a spec, and the outcome if one is invalid.
 //!
 //! Here: `healthCheckExprs` and every `readyExpr` read from the spec, and asked about objects, within what one run may
 //! use up. Below: the threads on which that is done (`threads`). Elsewhere: the language (engine `gocel`), whose health
@@ -71,7 +71,7 @@ impl Expressions {
     /// Reads the expressions of a spec, unless they are known from an earlier run of the same generation.
     ///
     /// # Errors
-    /// When one is none.
+    /// An expression is invalid.
     pub async fn read(
         &self,
         meta: &kube::core::ObjectMeta,

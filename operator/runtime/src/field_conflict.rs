@@ -1,10 +1,10 @@
-//! Objects that somebody else changes again and again: how often they are corrected, and what is said of them.
+//! Objects that another manager changes again and again: how often they are corrected, and what is said of them.
 //!
 //! The owner of a contested object is not Ready until the contest has ended, also where the object is as it should be for a
 //! moment: what follows from conditions, such as incidents, would end and begin with each correction.
 //!
-//! Elsewhere: the buckets (`reconcile::Corrections`), who the rival is (`apply::field_conflict`), who is not woken any
-//! more meanwhile (`ObjectWatcher::hush`).
+//! Elsewhere: the buckets (`reconcile::Corrections`), who the rival is (`apply::field_conflict`), how an object
+//! meanwhile stops waking its owner (`ObjectWatcher::hush`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -69,7 +69,7 @@ impl Contests {
         changes.into_iter().filter(is_new).collect()
     }
 
-    /// What is contested now, how that is told, and when it is worth another run.
+    /// The objects that are contested now, each with its message and when another run is worth while.
     pub fn standing(&self, now: Time) -> BTreeMap<ObjectId, (String, Time)> {
         let standing = self.strings.iter().filter_map(|(id, text)| {
             let until = self.corrections.contested_until(id, now)?;

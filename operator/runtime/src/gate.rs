@@ -77,7 +77,7 @@ pub async fn named_by<K: OurKind + ReconciledObject>(
 
 /// Why an expression about an object of another namespace is not evaluated: it could read all of that object, bit by bit.
 ///
-/// Differs(flux): there it is evaluated, whatever the flag says.
+/// Differs(flux): there it is evaluated, also with the flag.
 const NOT_EVALUATED: &str = "readyExpr is not evaluated, because cross-namespace references have been blocked by \
                              --no-cross-namespace-refs; remove readyExpr to use the Ready condition instead";
 

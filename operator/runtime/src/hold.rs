@@ -1,6 +1,6 @@
 //! Holds on an object: who suspended it, why and until when (`windlass.dev/suspended-…`), and lifting them.
 //!
-//! Elsewhere: what a hold says (engine `reconcile`), showing it (`marks.rs`).
+//! Elsewhere: what a hold says (engine `reconcile`), showing it (`hold_conditions.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

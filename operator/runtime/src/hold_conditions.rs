@@ -1,4 +1,4 @@
-//! Conditions of our own that say what a person asked for beside the spec: windows, holds, moments.
+//! Conditions of our own that say what a user asked for beside the spec: windows, holds, moments.
 //!
 //! Elsewhere: what they say (`window.rs`, `hold.rs`), the conditions of a run (each kind's `report`).
 
@@ -34,15 +34,16 @@ pub fn of<K: OurKind + ReconciledObject>(object: &K, now: Time) -> Vec<Mark> {
         .collect()
 }
 
-/// Whether an object's look was asked for and not yet answered.
+/// Whether a reconciliation of an object was requested and is not handled yet.
 pub fn is_asked<K: OurKind + ReconciledObject>(object: &K) -> bool {
     let requested = object.annotations().get(REQUESTED_AT).map(String::as_str);
     requested.is_some() && requested != object.last_handled_reconcile_at()
 }
 
-/// Shows them on an object that is not run; everything else in its status stays. The same: nothing is written.
+/// Shows them on an object that is not run; everything else in its status stays. Nothing is written if they are shown
+/// already.
 ///
-/// `answered` says besides that a run that was asked for has been taken.
+/// `answered` records besides that a requested run was handled.
 ///
 /// # Errors
 /// The server's refusal.

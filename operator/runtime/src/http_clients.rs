@@ -1,4 +1,4 @@
-//! Servers that specs may name: clients, and what was learned about them, for whatever kind asks.
+//! Servers that specs may name: clients, and what was learned about the servers, for all kinds.
 //!
 //! Elsewhere: which addresses may be asked (`egress.rs`), the protocols (`sources`).
 

@@ -1,7 +1,7 @@
 //! Requests that an engine wrote for servers that specs name, sent as they are written.
 //!
-//! Elsewhere: what is sent and what follows from an answer (`engines/notify`), which servers may be asked (`egress.rs`),
-//! how long it may take and who waits for it (whoever sends).
+//! Elsewhere: what is sent and what follows from an answer (`engines/notify`), which servers may be asked
+//! (`egress.rs`), time limits and repetitions (the caller).
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -20,8 +20,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
 /// Sends a request and reads the answer, of which no more than [`MAX_ANSWER`] bytes count.
 ///
-/// What went wrong is told without the URL, which may be a secret. A server that may not be asked is none that another try
-/// may help with.
+/// Errors leave out the URL, which may be a secret. The error for a server that may not be asked says that a repetition
+/// is useless.
 pub async fn exchange(clients: &Clients, request: &ProviderRequest) -> DeliveryResult {
     let never = |text: String| (text, false);
     let url = Url::parse(&request.url).map_err(|error| never(format!("invalid URL: {error}")))?;
@@ -42,7 +42,8 @@ pub(crate) struct HttpMessage {
     pub(crate) body: Vec<u8>,
 }
 
-/// Sends a request and reads the answer, of which no more than so many bytes count; errors are as those of [`http_request`].
+/// Sends a request and reads the answer, of which no more than so many bytes count; errors are as those of
+/// [`exchange`].
 pub(crate) async fn send(
     clients: &Clients,
     tls: &Tls,

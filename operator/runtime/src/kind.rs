@@ -45,7 +45,7 @@ pub trait ControllerKind: 'static {
         true
     }
 
-    /// What others depend on: while it stays the same nobody is woken.
+    /// The part of an object that others depend on: they are woken when it changes.
     fn announcement(object: &Self::Object) -> String;
 
     /// Observes, acts and reports once. Returns when to run again, if nothing wakes it before.

@@ -3,9 +3,10 @@
 //! Lifecycles, LifecycleBindings and LifecycleEvents are watched, so that what is not held costs no request. What windlass
 //! writes itself is in the cache at once; the cache is never behind what a run did.
 //!
-//! Here: what holds an object, asking, and what becomes of events. Below: the watched objects (`table`), objects without a
-//! journal (`attempt`), what windlass itself answers (`handlers`). Elsewhere: which lifecycle holds what and what an answer means (engine `lifecycle`), when operations
-//! wait (engine `release`), who waits (`release_runner`, `kustomization::held`).
+//! Here: what holds an object, asking, and what becomes of events. Below: the watched objects (`table`), objects
+//! without a journal (`attempt`), what windlass itself answers (`handlers`). Elsewhere: which lifecycle holds what and
+//! what an answer means (engine `lifecycle`), when operations wait (engine `release`), which objects wait
+//! (`release_runner`, `kustomization::lifecycle_holds`).
 
 pub mod attempt;
 pub(crate) mod handlers;
@@ -66,7 +67,7 @@ pub async fn follow_bindings(context: Arc<Context>, stop: CancellationToken) {
     stop.run_until_cancelled(table::follow(context, changed)).await;
 }
 
-/// Follows LifecycleEvents until `stop`: an answer wakes who waits for it, and progress does not.
+/// Follows LifecycleEvents until `stop`: an answer wakes the object that waits for it, and progress does not.
 pub async fn follow_events(context: Arc<Context>, stop: CancellationToken) {
     let changed = |context: &Context,
                    TableChange { before, after }: TableChange<LifecycleEvent>| {
@@ -86,7 +87,7 @@ pub async fn follow_events(context: Arc<Context>, stop: CancellationToken) {
         .await;
 }
 
-/// Wakes who waits for some events.
+/// Wakes the objects that wait for some events.
 fn wake(context: &Context, is_meant: &dyn Fn(&LifecycleEvent) -> bool) {
     for event in context.shared::<Table<LifecycleEvent>>().all() {
         if is_meant(&event) {
@@ -95,7 +96,7 @@ fn wake(context: &Context, is_meant: &dyn Fn(&LifecycleEvent) -> bool) {
     }
 }
 
-/// Who waits for an event.
+/// The object that waits for an event.
 fn waiting(event: &LifecycleEvent) -> ObjectKey {
     let EventSubject { group, kind, name, .. } = &event.spec.subject;
     ObjectKey::new(group, kind, &event.namespace().unwrap_or_default(), name)
@@ -330,15 +331,15 @@ fn event(object: &LifecycleEvent) -> Event {
     }
 }
 
-/// Who asks.
+/// The object that asks lifecycles.
 pub struct Asking<'a> {
     /// The object that asks.
     pub node: &'a ObjectKey,
     /// The uid of that object.
     pub uid: &'a str,
-    /// The release that waits; `None` if the object is no owner of releases.
+    /// The release that waits; `None` if the object does not own releases.
     pub release: Option<Release<'a>>,
-    /// With the object go its events.
+    /// The owner reference with which events are deleted together with the object.
     pub owner: Option<OwnerReference>,
 }
 
@@ -435,7 +436,7 @@ pub async fn ask(
     }
 }
 
-/// An event is there, which the watch may tell of later, or may have told of before.
+/// Notes an event that exists now: the watch reports it later, or has reported it already.
 fn asked_now(context: &Context, event: LifecycleEvent) {
     if let Some(event) = context.shared::<Table<LifecycleEvent>>().insert(event) {
         context.shared::<Handlers>().event_changed(None, Some(&event));

@@ -183,13 +183,13 @@ impl Namespaces {
             NamespaceListState::Listed(before) => {
                 before.symmetric_difference(&now).cloned().collect()
             }
-            // Whoever asked before was told that nothing is known.
+            // Earlier callers got an error instead of a list, so all namespaces count as changed.
             NamespaceListState::Failed(_) => now,
             NamespaceListState::Nothing => BTreeSet::new(),
         }
     }
 
-    /// What was known goes on to hold; who knows nothing is told why.
+    /// A list that was read before stays valid; without one, callers get the error.
     fn failed(&self, why: &str) -> BTreeSet<String> {
         self.known.send_if_modified(|known| {
             let is_unknown = !matches!(known, NamespaceListState::Listed(_));

@@ -1,4 +1,4 @@
-//! Notices when a managed object stops being what was applied, and when one that somebody waits for moves.
+//! Notices when a managed object stops being what was applied, and when an awaited object changes.
 //!
 //! One metadata-only watch for each kind in use and ownership label; objects without a label of ours are watched
 //! by name. What was applied is remembered as a digest of the manifest and a fingerprint of the live object.
@@ -120,7 +120,7 @@ impl ObjectWatcher {
         self.state.lock()
     }
 
-    /// What is known about a live object without asking anybody.
+    /// What is known about a live object without a request.
     pub fn knowledge(&self, owner: &ObjectKey, id: &ObjectId, digest: &str) -> Knowledge {
         let state = self.state();
         let Some(tracked) = state.tracked.get(id) else { return Knowledge::None };
@@ -135,7 +135,7 @@ impl ObjectWatcher {
         }
     }
 
-    /// Whether a manifest was applied, whatever became of the object since.
+    /// Whether a manifest was applied; the object may have changed or gone since.
     pub fn had_applied(&self, owner: &ObjectKey, id: &ObjectId, digest: &str) -> bool {
         self.state().tracked.get(id).is_some_and(|t| t.owner == *owner && t.digest == digest)
     }
@@ -222,7 +222,8 @@ impl ObjectWatcher {
         seen.is_some_and(|seen| !is_later(seen.version, version)) && state.is_watched(tracked)
     }
 
-    /// Wakes an owner no more for the drift of an object, until it was applied again: the owner comes back by itself.
+    /// Stops waking an owner for the drift of an object until it is applied again: the owner has a run planned for
+    /// that.
     pub fn hush(&self, owner: &ObjectKey, id: &ObjectId) {
         let mut state = self.state();
         if state.tracked.get(id).is_some_and(|it| it.owner == *owner) {
@@ -249,7 +250,7 @@ impl ObjectWatcher {
         state.release_unused(owner);
     }
 
-    /// Forgets a node and stops the watches that nobody else needs.
+    /// Forgets a node and stops the watches that no other node needs.
     pub fn forget(&self, owner: &ObjectKey) {
         let mut state = self.state();
         state.untrack_all(owner);
@@ -285,11 +286,11 @@ impl ObjectWatcher {
         }
     }
 
-    /// Says that a run begins which observes whatever its node waits for: what moves until [`Self::await_objects`] is
-    /// seen by that run, or noticed there.
+    /// Says that a run begins which observes everything that its node waits for: what moves until
+    /// [`Self::await_objects`] is seen by that run, or noticed there.
     pub fn begins_observing(&self, owner: &ObjectKey) {
         let mut state = self.state();
-        // Nobody remembers what watches by name have seen, so they go on to wake.
+        // What watches by name have seen is not remembered, so they go on to wake.
         let named = state.named_by(owner);
         state.stop_waiting(owner, |id| !named.contains(id));
     }

@@ -16,7 +16,7 @@ pub const EVENT_SOURCES: &str = "windlass.dev/event-sources";
 /// On a Receiver: more objects that are reconciled.
 pub const RESOURCES: &str = "windlass.dev/resources";
 
-/// Most entries of an annotation. They are read anew for each event, whoever caused it.
+/// Most entries of an annotation: they are read anew for each event.
 const MAX_ANNOTATION_ENTRIES: usize = 64;
 
 /// A kind, as an entry names it.

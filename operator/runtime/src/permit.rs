@@ -4,8 +4,8 @@
 //! fewest permits gets the next; equals take turns. So a tenant with many objects delays only its own, also where each of them
 //! takes long. Where work is mostly waiting for others, a namespace has a bound of its own besides, so that
 //! servers which never end cannot take all permits.
-//! Who waits for others gives its permit back meanwhile ([`RunPermit::aside`]).
-//! What has begun ends before much else begins: of the two lines of a namespace, one is for who goes on, and they take turns.
+//! A run that waits for others gives its permit back meanwhile ([`RunPermit::aside`]). What has begun ends before much
+//! else begins: of the two queues of a namespace, one is for runs that go on, and they take turns.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-/// Permits, and who waits for one. Clones are the same ones.
+/// Permits and the runs that wait for one. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Permits(Arc<Mutex<Queues>>);
 
@@ -22,14 +22,14 @@ struct Queues {
     free: usize,
     /// How many of all permits a namespace may have.
     each: usize,
-    /// Who waits, by namespace.
+    /// The waiting runs, by namespace.
     waiting: BTreeMap<String, PriorityQueues>,
-    /// The namespaces of those who wait, in the order in which they take turns.
+    /// The namespaces with waiting runs, in the order in which they take turns.
     turns: VecDeque<String>,
     held: BTreeMap<String, usize>,
 }
 
-/// In which line of its namespace somebody waits.
+/// In which queue of its namespace a run waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
     /// For a run that begins something.
@@ -38,12 +38,12 @@ pub enum Priority {
     Resume,
 }
 
-/// Who waits in a namespace.
+/// The waiting runs of a namespace.
 #[derive(Debug, Default)]
 struct PriorityQueues {
     begin: VecDeque<oneshot::Sender<Permit>>,
     go_on: VecDeque<oneshot::Sender<Permit>>,
-    /// Whether the last permit went to somebody who goes on.
+    /// Whether the last permit went to a run that goes on.
     went_on: bool,
 }
 
@@ -106,7 +106,8 @@ impl Drop for Permit {
     }
 }
 
-/// A permit for each who waited for it. Who waits no more gives it back, and so to the next.
+/// Sends each permit to the run that waited for it. A run that stopped waiting drops its permit, which goes to the
+/// next.
 fn hand_out(granted: Vec<(oneshot::Sender<Permit>, Permit)>) {
     for (waiting, permit) in granted {
         drop(waiting.send(permit));
@@ -114,7 +115,7 @@ fn hand_out(granted: Vec<(oneshot::Sender<Permit>, Permit)>) {
 }
 
 impl Permits {
-    /// So many permits, all of which one namespace may have if nobody else wants any.
+    /// So many permits, all of which one namespace may have if no other wants any.
     pub fn new(all: usize) -> Self {
         Self::shared(all, all)
     }
@@ -181,7 +182,7 @@ impl Permits {
         granted
     }
 
-    /// Whether anybody waits for a permit.
+    /// Whether a run waits for a permit.
     pub fn is_awaited(&self) -> bool {
         let queues = self.lock();
         queues.waiting.values().any(PriorityQueues::is_awaited)

@@ -1,7 +1,7 @@
 //! What a status says while a run is at work.
 //!
-//! A write costs a request, so only a phase that takes long is told of. What is written here is for people and tools
-//! that watch conditions: nothing is ever read from it again.
+//! A write costs a request, so only a phase that takes long is reported. The status is for people and tools that watch
+//! conditions: windlass never reads it again.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::context::Context;
 use super::record::{Latest, conditions_of, listed, status_of};
 use windlass_cluster::kind::OurKind;
 
-/// How long a phase may take until it is told of.
+/// How long a phase may take until the status reports it.
 const PROGRESS_REPORT_DELAY: Duration = Duration::from_secs(2);
 
 /// Does the work of a phase; when that takes long, `tell` is done beside it.
@@ -36,7 +36,7 @@ async fn telling_after<T>(
     }
 }
 
-/// Writes which phase an object is in. A status that cannot be written now is no trouble of the run's.
+/// Writes which phase an object is in. The run goes on also if the status cannot be written now.
 pub async fn tell<K: OurKind + ReconciledObject>(
     context: &Context,
     latest: &Latest<K>,
@@ -71,7 +71,7 @@ fn phase<K: OurKind + ReconciledObject>(
 /// Whether `Ready` says how it went with the spec as it is.
 ///
 /// Differs(flux): a repetition, be it at the interval or of what failed, leaves `Ready` as it is until it has ended, so
-/// that nobody is alarmed, nor an alarm ended, by an attempt.
+/// that an attempt neither raises nor ends an alarm.
 pub fn is_decided<K: OurKind + ReconciledObject>(object: &K) -> bool {
     object.condition("Ready").is_some_and(|ready| {
         ready.status != "Unknown" && ready.observed_generation == object.meta().generation
@@ -109,7 +109,7 @@ mod tests {
             2
         );
         assert_eq!(count.load(Ordering::Relaxed), 0);
-        // The work goes on while it is told of, even by an API server that is slow to answer.
+        // The work goes on while its phase is reported, even if the API server is slow to answer.
         let (done, waits) = tokio::sync::oneshot::channel();
         let work = async {
             yield_now().await;

@@ -80,7 +80,8 @@ impl<K: OurKind + ReconciledObject> Latest<K> {
     ) -> Result<Option<Arc<K>>, ClusterError> {
         let Some(patch) = change(before, after) else { return Ok(Some(object.clone())) };
         let manager = manager::<K>();
-        // An inventory that somebody else wrote meanwhile would shrink to what is known here, so that objects were forgotten.
+        // An inventory that another client wrote meanwhile would shrink to what is known here, so that objects were
+        // forgotten.
         let is_guarded = before.inventory() != after.inventory();
         let mut version = object.resource_version().filter(|_| is_guarded);
         for _ in 1..MAX_STATUS_WRITE_ATTEMPTS {
@@ -273,7 +274,7 @@ mod tests {
         let latest = Latest::<Kustomization>::default();
         let object = Arc::new(kustomization(1, 1, "a", "True"));
         assert!(Arc::ptr_eq(&latest.begun(&object), &object));
-        // Somebody changed the spec and asked again before this status was written.
+        // A user changed the spec and requested a reconciliation again before this status was written.
         latest.wrote(kustomization(3, 2, "b", "Unknown"));
         let begun = latest.begun(&object);
         assert_eq!(begun.meta().generation, Some(1));

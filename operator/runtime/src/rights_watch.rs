@@ -79,12 +79,12 @@ pub async fn follow_rights(cluster: Cluster, work_queue: Arc<WorkQueue>, place: 
     }
 }
 
-/// Namespaces in which rights changed, and when that is told.
+/// Namespaces in which rights changed, and when that is reported.
 #[derive(Default)]
 struct Pending(BTreeMap<String, RightsChange>);
 
 struct RightsChange {
-    /// When it is told; none if it was.
+    /// When the change is reported; none if it was.
     due: Option<Instant>,
     /// When the one before it was.
     reported_at: Option<Instant>,
@@ -112,12 +112,12 @@ impl Pending {
         change.due = Some(due);
     }
 
-    /// When the next is to be told.
+    /// When the next change is to be reported.
     fn next(&self) -> Option<Instant> {
         self.0.values().filter_map(|it| it.due).min()
     }
 
-    /// What is to be told now.
+    /// The namespaces whose changes are to be reported now.
     fn take(&mut self, now: Instant) -> Vec<String> {
         let due = self.0.iter_mut().filter(|(_, it)| it.due.is_some_and(|due| due <= now));
         let namespaces = due.map(|(namespace, it)| {
@@ -132,7 +132,7 @@ impl Pending {
 mod tests {
     use super::*;
 
-    /// When changes are told that come in one namespace each second, in seconds.
+    /// When changes are reported that come in one namespace each second, in seconds.
     fn reports_within(
         namespace: &str,
         pending: &mut Pending,
@@ -156,7 +156,7 @@ mod tests {
         let often = reports_within("shop", &mut pending, begin, 3600);
         assert_eq!(often[..4], [5, 15, 35, 75]);
         assert!(often.len() < 20, "{often:?}");
-        // That holds up nobody else, and is over some time after the last change.
+        // That does not delay other namespaces, and is over some time after the last change.
         let now = begin + Duration::from_secs(3600);
         pending.add("other".to_owned(), now);
         assert_eq!(pending.take(now + CHANGE_DEBOUNCE_DELAY), ["other"]);

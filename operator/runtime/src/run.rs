@@ -51,15 +51,15 @@ struct ObjectSnapshot {
     ours: bool,
 }
 
-/// Notices what a stream of events means: who has to run, and whose dependents do.
+/// Notices what a stream of events means: which objects have to run, and whose dependents have to.
 struct Notices {
     context: Arc<Context>,
     last: Mutex<BTreeMap<ObjectKey, ObjectSnapshot>>,
     /// Objects of this part of the cluster that cannot be read.
     unreadable: Mutex<BTreeMap<ObjectKey, Arc<Unreadable>>>,
-    /// Permits for saying so on them.
+    /// Permits for writing their statuses.
     telling: Arc<Semaphore>,
-    /// Runs have begun; before, the store fills and nobody is woken.
+    /// Runs have begun; before, the store fills and no object is woken.
     awake: AtomicBool,
 }
 
@@ -87,7 +87,7 @@ impl Notices {
         Self { context, last, unreadable, telling: unreadable_object::permits(), awake }
     }
 
-    /// An object is there and cannot be read: for everybody else it is gone.
+    /// An object exists and cannot be read: for the objects that depend on it, it is gone.
     fn unreadable<K: ControllerKind>(&self, object: Unreadable) {
         let node = node_named::<K::Object>(&object.meta.namespace, &object.meta.name);
         if self.last.lock().remove(&node).is_some() {
@@ -99,7 +99,7 @@ impl Notices {
         let object = Arc::new(object);
         {
             let mut all = self.unreadable.lock();
-            // What is told on it makes it change once more.
+            // Writing its condition changes the object once more.
             let known = all.insert(node, object.clone());
             if known.is_some_and(|known| unreadable_object::is_same(&known, &object)) {
                 return;
@@ -150,7 +150,7 @@ impl Notices {
         }
     }
 
-    /// This process may act: everything that is known by now is reconciled, and from here on whatever changes.
+    /// This process may act: everything that is known by now is reconciled, and from here on everything that changes.
     fn wake_all<K: ControllerKind>(&self, present: &[Arc<K::Object>]) {
         self.awake.store(true, Ordering::Release);
         let ours = present.iter().filter(|object| is_ours(&***object, &self.context));
@@ -167,13 +167,13 @@ impl Notices {
         self.gone::<K>(node);
     }
 
-    /// Everything known about a node is forgotten, and whoever depends on it is reconciled again.
+    /// Everything known about a node is forgotten, and the objects that depend on it are reconciled again.
     fn gone<K: ControllerKind>(&self, node: &ObjectKey) {
         let_go::<K>(node, &self.context);
         self.context.work_queue.changed(node);
     }
 
-    /// The watch listed everything: what was deleted while nobody watched is gone.
+    /// The watch listed everything: what was deleted while there was no watch is gone.
     fn listed<K: ControllerKind>(
         &self,
         objects: &[Arc<K::Object>],
@@ -259,7 +259,8 @@ pub async fn run_kind<K: ControllerKind>(
 }
 
 /// Runs are bounded where they use something up: a processor (`Context::building`, `Context::fetching`) or an API
-/// server (`Target::applying`). A bound on all of them would let one dead cluster or remote hold up everybody.
+/// server (`ClusterTarget::applying`). With a bound on all of them, one dead cluster or remote would delay every
+/// object.
 const UNBOUNDED_CONCURRENCY: u16 = 0;
 
 /// A run as a task of its own, which ends with the controller.
@@ -277,7 +278,7 @@ async fn apart(
 /// When a run that panicked is retried.
 const AFTER_PANIC: Duration = Duration::from_secs(60);
 
-/// One run, measured; a panic in it is caught, told and stays with its object.
+/// One run, measured; a panic in it is caught, reported and does not stop other runs.
 async fn isolated<K: ControllerKind>(
     object: Arc<K::Object>,
     context: Arc<Context>,

@@ -1,6 +1,6 @@
-//! Where and as whom an object is applied: a cluster, and a user in it.
+//! The cluster to which an object is applied, and the user in whose name.
 //!
-//! Here: which Secret and ServiceAccount that is, and the clusters that are shared by all who use them.
+//! Here: which Secret and ServiceAccount these are, and the clusters that are shared by all who use them.
 //! Elsewhere: what may be in a kubeconfig (`windlass_cluster::kubeconfig`), connecting (`windlass_cluster::client`).
 
 use std::collections::BTreeMap;
@@ -32,7 +32,8 @@ const KUBE_CONFIG: &str = "spec.kubeConfig";
 
 /// How many objects of ours are applied to one cluster at the same moment.
 ///
-/// It bounds memory and what the API server is asked at once; a cluster that does not answer holds up nobody else's.
+/// It bounds memory and what the API server is asked at once; a cluster that does not answer does not delay the objects
+/// of others.
 pub const APPLYING_AT_ONCE: usize = 16;
 
 /// A cluster as seen by everyone who applies to it.
@@ -40,17 +41,17 @@ pub(crate) struct Destination {
     cluster: Cluster,
     /// What was applied there, and its watches.
     watcher: Arc<ObjectWatcher>,
-    /// Permits for those who apply now.
+    /// Permits for runs that apply now.
     applying: Permits,
     /// Follows the CRDs of a remote cluster.
     crd_watch: Option<AbortHandle>,
     /// Follows rights, since the first request was refused for want of them.
     rights_watch: OnceLock<AbortHandle>,
-    /// With what a remote cluster is reached.
+    /// The kubeconfig of a remote cluster.
     access: Mutex<Access>,
 }
 
-/// With what a remote cluster is reached, and which one it is.
+/// The kubeconfig of a remote cluster, and which cluster it is.
 #[derive(Debug, Default)]
 struct Access {
     /// Digest of the kubeconfig.
@@ -100,7 +101,7 @@ impl Drop for Destination {
     }
 }
 
-/// A destination and the user as whom it is spoken to. Shared by all who use the same.
+/// A cluster and the user in whose name requests are sent. Shared by all who use the same.
 pub struct ClusterTarget {
     /// Requests, in that user's name.
     pub cluster: Cluster,
@@ -129,12 +130,12 @@ impl ClusterTarget {
         !self.key.user.is_empty()
     }
 
-    /// Tells the cluster and its Secret from others, whatever credentials are in it; empty for windlass's own cluster.
+    /// Identifies the cluster and its Secret, independent of the credentials in it; empty for windlass's own cluster.
     pub fn place(&self) -> &str {
         &self.key.destination
     }
 
-    /// What was refused there for want of rights is woken when they change.
+    /// Wakes objects whose requests lacked rights there, when rights change.
     pub fn follow_rights(&self, work_queue: &Arc<WorkQueue>) {
         self.destination.rights_watch.get_or_init(|| {
             let cluster = self.destination.cluster.clone();
@@ -144,7 +145,7 @@ impl ClusterTarget {
         });
     }
 
-    /// Permits for those who apply now.
+    /// Permits for runs that apply now.
     pub fn applying(&self) -> &Permits {
         &self.destination.applying
     }
@@ -157,7 +158,7 @@ struct Key {
     user: String,
 }
 
-/// Every target in use, made when it is first needed and gone when nobody needs it any more.
+/// Every target in use, made when it is first needed and dropped when no object needs it any more.
 pub struct Targets {
     home: Arc<ClusterTarget>,
     work_queue: Arc<WorkQueue>,
@@ -170,7 +171,7 @@ pub struct Targets {
     targets: Mutex<BTreeMap<Key, Weak<ClusterTarget>>>,
 }
 
-/// What a spec says about where and as whom.
+/// The cluster and the user that a spec names.
 #[derive(Clone, Copy)]
 pub struct TargetSpec<'a> {
     /// Namespace of the object; Secret and ServiceAccount are there.
@@ -295,8 +296,8 @@ impl Targets {
         Ok(keep(&self.targets, key, Arc::new(target), is_there))
     }
 
-    /// A remote cluster. Renewed credentials are those of everybody who speaks to it; another cluster at its address is a
-    /// destination of its own, of which nothing is remembered.
+    /// A remote cluster. All who use it get renewed credentials; another cluster at its address is a destination of its
+    /// own, of which nothing is remembered.
     async fn destination(
         &self,
         named: &RemoteCluster,
@@ -343,7 +344,7 @@ impl Targets {
             let ignored = remote.stripped.join(", ");
             tracing::info!(secret, ignored, "some fields of the kubeconfig are ignored");
         }
-        // Somebody else may have made it meanwhile.
+        // Another run may have made it meanwhile.
         let is_made =
             |it: &Arc<Destination>| !known.as_ref().is_some_and(|old| Arc::ptr_eq(it, old));
         Ok(keep(&self.destinations, place.clone(), destination, is_made))
@@ -354,7 +355,7 @@ fn alive<K: Ord, T>(pool: &Mutex<BTreeMap<K, Weak<T>>>, key: &K) -> Option<Arc<T
     pool.lock().get(key)?.upgrade()
 }
 
-/// Keeps what was made under a key, unless somebody else was faster and made what serves as well: that is used by both.
+/// Keeps what was made under a key, unless another task was faster and made what serves as well: that is used by both.
 fn keep<K: Ord, T>(
     pool: &Mutex<BTreeMap<K, Weak<T>>>,
     key: K,
@@ -421,7 +422,7 @@ mod tests {
         let first = keep(&pool, "a", Arc::new(1), |_| true);
         let second = keep(&pool, "a", Arc::new(2), |_| true);
         assert!(Arc::ptr_eq(&first, &second));
-        // What does not serve any more is replaced, and what nobody uses is forgotten.
+        // What does not serve any more is replaced, and what has no user is forgotten.
         let third = keep(&pool, "a", Arc::new(3), |it| **it != 1);
         assert_eq!((*third, alive(&pool, &"a").as_deref()), (3, Some(&3)));
         drop(third);

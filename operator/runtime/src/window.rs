@@ -1,7 +1,7 @@
 //! Windows and schedules of an object: `windlass.dev/window`, `-break-glass` and `-schedule`.
 //!
-//! Here: reading the annotations, and when they want the object run. Elsewhere: what they mean (engine
-//! `reconcile`), what a closed window stops (`gate.rs`), showing them (`marks.rs`).
+//! Here: reading the annotations, and when they want the object run. Elsewhere: what they mean (engine `reconcile`),
+//! what a closed window stops (`gate.rs`), showing them (`hold_conditions.rs`).
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use windlass_cluster::metrics::{Metrics, WakeReason};
 
-/// Wakes nodes, and knows who depends on whom.
+/// Wakes nodes, and knows which of them depend on which.
 pub struct WorkQueue {
     graph: Mutex<Graph>,
     /// By group and kind: two groups may have kinds of one name.

@@ -71,7 +71,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Takes an address, as soon as whoever has it gives it up.
+    /// Listens on an address, as soon as the process that has it releases it.
     ///
     /// # Errors
     /// Names the address and what it was wanted for.

@@ -316,7 +316,8 @@ impl Settings {
         self.concurrent_kustomize.or(self.concurrent).unwrap_or(DEFAULT_CONCURRENT_APPLIERS)
     }
 
-    /// Whether this process sends notifications and receives webhooks: who posts events elsewhere has it done there.
+    /// Whether this process sends notifications and receives webhooks; with `--events-addr`, notification-controller
+    /// does that.
     pub fn notifies(&self) -> bool {
         self.events_addr.0.is_none()
     }
@@ -355,7 +356,7 @@ impl Settings {
         !self.gate(gates::NO_FAIL_FAST).unwrap_or(false)
     }
 
-    /// Whether the version of a chart tells of the digest of its artifact.
+    /// Whether the version of a chart contains the digest of its artifact.
     pub fn tracks_chart_digests(&self) -> bool {
         !self.gate(gates::NO_CHART_DIGEST).unwrap_or(false)
     }

@@ -23,7 +23,7 @@ use windlass_runtime::context::Context;
 /// Names the object whose files are the artifact's, in the place of the bucket's own objects.
 const BUNDLE: &str = "windlass.dev/bundle";
 
-/// Which condition a failure is told by, beside `Ready`.
+/// The condition that reports a failure, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
     match why {
         ARCHIVE_OPERATION_FAILED => STORAGE_OPERATION_FAILED,

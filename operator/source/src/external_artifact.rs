@@ -1,4 +1,5 @@
-//! ExternalArtifact: an artifact that somebody else's controller provides. Nothing runs for it; whoever reads it is woken.
+//! ExternalArtifact: an artifact that another controller provides. Nothing runs for it; the objects that read it are
+//! woken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +42,8 @@ impl Provider for ExternalArtifactController {
 
     const IS_RUN: bool = false;
 
-    /// Parity(flux): its files are with whoever wrote it. Those of an HTTPArchive of this process are here.
+    /// Parity(flux): its files are in the storage of the controller that wrote it. Those of an HTTPArchive of this
+    /// process are here.
     fn is_elsewhere(object: &ExternalArtifact, settings: &Settings, kept: &TypeMap) -> bool {
         let namespace = object.namespace().unwrap_or_default();
         let name = object.name_any();

@@ -27,7 +27,7 @@ use windlass_runtime::context::Context;
 
 const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
 
-/// Which condition a failure is told by, beside `Ready`.
+/// The condition that reports a failure, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
     match why {
         NOT_FOUND | NO_ARTIFACT | INCLUDE_CYCLE => INCLUDE_UNAVAILABLE,
@@ -138,7 +138,7 @@ impl SourceKind for GitRepository {
     }
 
     fn also_announces(&self) -> Vec<String> {
-        // Whoever is in a cycle of includes waits for one of them to go.
+        // A member of a cycle of includes waits until one of these includes is removed.
         self.spec.include.iter().map(|include| include.repository.name.clone()).collect()
     }
 }

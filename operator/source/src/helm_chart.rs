@@ -35,7 +35,7 @@ const BUILD_FAILED: &str = "BuildFailed";
 /// The name under which the newest chart is always found. Parity(flux).
 const LATEST: &str = super::source::LATEST_ARCHIVE;
 
-/// Which condition a failure is told by, beside `Ready`.
+/// The condition that reports a failure, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
     match why {
         METADATA_PATCH_ERROR
@@ -48,7 +48,7 @@ fn failure(why: Reason) -> &'static str {
     }
 }
 
-/// What an artifact is made with besides the version of the chart: whatever a generation of the spec says.
+/// What an artifact is made with besides the version of the chart: all that a generation of the spec says.
 fn shape(generation: Option<i64>) -> ArtifactInputs {
     ArtifactInputs::default().with("generation", generation)
 }

@@ -33,7 +33,7 @@ const DEFAULT_INTERVAL: &str = "1m";
 /// The name under which the newest index is always found.
 const LATEST: &str = "index.yaml";
 
-/// Which condition a failure is told by, beside `Ready`.
+/// The condition that reports a failure, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
     match why {
         ARCHIVE_OPERATION_FAILED => STORAGE_OPERATION_FAILED,
@@ -48,7 +48,7 @@ pub fn is_registry(object: &HelmRepository) -> bool {
 
 /// The first HelmRepository of a namespace, by name, that has the address of a chart repository or a registry.
 ///
-/// Parity(flux): it says how whatever a file names by that address is spoken to.
+/// Parity(flux): it configures the access to every chart or dependency that a file names by that address.
 pub fn with_address(context: &Context, namespace: &str, url: &str) -> Option<Arc<HelmRepository>> {
     let all = context.store::<HelmRepository>().state();
     let found = all.into_iter().filter(|object| {
@@ -124,7 +124,7 @@ impl SourceKind for HelmRepository {
     }
 
     fn also_announces(&self) -> Vec<String> {
-        // A registry has no artifact that would tell of another address.
+        // A registry has no artifact whose change would announce another address.
         let spec = &self.spec;
         let names = [&spec.secret_ref, &spec.cert_secret_ref].map(|it| format!("{it:?}"));
         let reached = format!("{:?} {} {:?}", spec.type_, spec.insecure, spec.provider);

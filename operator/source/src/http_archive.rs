@@ -31,7 +31,7 @@ pub(crate) struct RevalidatedArchive {
     validators: Validators,
 }
 
-/// Which condition a failure is told by, beside `Ready`.
+/// The condition that reports a failure, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
     match why {
         ARCHIVE_OPERATION_FAILED | external_artifact::EXTERNAL_ARTIFACT_FAILED => {

@@ -1,4 +1,4 @@
-//! Who has to have signed what comes from a registry, and verifying that before it is pulled.
+//! Which signatures the artifacts of a registry need, and verifying these before a pull.
 //!
 //! Elsewhere: signatures themselves (the engine `signatures`), requests to registries (`sources::oci`), what becomes of it
 //! (each kind), how it is remembered (`source::verification`).
@@ -16,7 +16,7 @@ use sources::oci::{Digest, Error, Session};
 
 use windlass_runtime::reference::References;
 
-/// What a spec says of who has to have signed.
+/// The signatures that a spec requires.
 pub(crate) struct SignaturePolicy {
     provider: SignatureProvider,
     secret: Option<String>,
@@ -24,7 +24,7 @@ pub(crate) struct SignaturePolicy {
     identities: Vec<CertificateIdentity>,
 }
 
-/// Who has to have signed.
+/// The required signatures, with the keys or identities that count.
 pub(crate) struct Verification {
     provider: &'static str,
     trust: Arc<Trust>,

@@ -27,7 +27,7 @@ use super::source::{
 use windlass_runtime::catalog::currency;
 use windlass_runtime::context::Context;
 
-/// Which condition a failure is told by, beside `Ready`.
+/// The condition that reports a failure, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
     match why {
         ARCHIVE_OPERATION_FAILED => STORAGE_OPERATION_FAILED,

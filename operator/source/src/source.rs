@@ -38,14 +38,14 @@ use windlass_runtime::{hold, hold_conditions};
 
 /// The longest time that asking a remote or fetching from it may take; a longer `spec.timeout` counts as this one.
 ///
-/// Who fetches has one of a few permits for that time. Differs(flux): it has no limit.
+/// A fetch holds one of a few permits for that time. Differs(flux): it has no limit.
 pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A kind that yields artifacts, as the run needs it.
 pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
     /// The first part of the path of its artifacts.
     const FOLDER: &'static str;
-    /// The conditions that tell of its failures.
+    /// The conditions that report its failures.
     const CONDITIONS: Conditions;
     /// Annotations that change what runs of this kind alone do.
     const ANNOTATIONS: &'static [&'static str] = &[];
@@ -136,7 +136,7 @@ pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
     /// Says in the status what every run says that got as far as asking; `is_new` after one that stored an artifact.
     fn always(_run: &SourceRun<Self>, _is_new: bool, _status: &mut Self::Status) {}
 
-    /// The reason of the event that tells of a new artifact, by that of `Ready`.
+    /// The reason of the event about a new artifact, by that of `Ready`.
     fn event_reason(_settled: Reason) -> &'static str {
         "NewArtifact"
     }
@@ -216,12 +216,12 @@ impl<K: SourceKind> ControllerKind for SourceController<K> {
     }
 
     fn announcement(object: &K) -> String {
-        // The time tells of an artifact that was lost and made again, equal to the last byte.
+        // The update time distinguishes an artifact that was lost and made again with the same bytes.
         let artifact = object
             .artifact()
             .map(|a| format!("{} {} {:?}", a.revision, a.digest, a.last_update_time))
             .unwrap_or_default();
-        // Who may only apply what is verified waits for that.
+        // Appliers that may only apply verified artifacts wait for that.
         let verified = object.unverified().is_none().then(|| "verified".to_owned());
         let all = std::iter::once(artifact).chain(verified).chain(object.also_announces());
         all.collect::<Vec<_>>().join(" ")
@@ -262,7 +262,7 @@ fn retry_after<K>(context: &Context, memory: &Mutex<SourceState<K>>) -> Duration
     reconcile::backoff(memory.failures - 1, settings.min_retry_delay, settings.max_retry_delay)
 }
 
-/// The object goes: so do its artifacts, then our finalizer.
+/// Removes the artifacts of a deleted object, then our finalizer.
 async fn delete<K: SourceKind>(
     context: &Context,
     latest: &Latest<K>,
@@ -274,7 +274,7 @@ async fn delete<K: SourceKind>(
     Ok(None)
 }
 
-/// The object became one for which nothing is done: what was done for it goes.
+/// Removes the artifacts, the finalizer and the status of an object for which nothing is done any more.
 async fn retire<K: SourceKind>(
     context: &Context,
     latest: &Latest<K>,
@@ -380,7 +380,7 @@ async fn attempt<K: SourceKind>(
     finish(context, memory, latest, &object, came, outcome).await
 }
 
-/// What a run came by.
+/// The details of a run besides its outcome.
 struct SourceRunDetails<K: SourceKind> {
     stored: Option<StoredArtifact<K::Status>>,
     /// The run, if it got as far as asking.
@@ -435,7 +435,7 @@ async fn finish<K: SourceKind>(
 
 /// The delay that the outcome itself asks for: a server may say when it wants to be asked again.
 ///
-/// The usual delays do not grow meanwhile, so that nobody waits on when the server serves again.
+/// The usual delays do not grow meanwhile, so that the source does not wait longer than the server asked for.
 fn asked_for(outcome: &Outcome, now: jiff::Timestamp) -> Option<Duration> {
     let at = outcome.wake().and_then(Wake::earliest)?;
     let asked = Duration::try_from(at.duration_since(now)).unwrap_or_default();

@@ -64,9 +64,9 @@ impl GitCredentialsArgs {
 
 /// What the cluster reads the repository with.
 pub(super) struct Credentials {
-    /// The data of the Secret; empty if everybody may read the repository.
+    /// The data of the Secret; empty if the repository may be read anonymously.
     data: BTreeMap<String, String>,
-    /// How the user's `git` is to write; empty if it knows by itself.
+    /// How the user's `git` is to write; empty if its own configuration has credentials.
     environment: Vec<(String, OsString)>,
     is_generated: bool,
     /// Whether the Secret has to be written.
@@ -178,7 +178,8 @@ impl Credentials {
         Ok(Self { data, environment, is_generated, is_new, _files: files })
     }
 
-    /// A password, for `https://`; without one what the Secret has, and whatever `git` finds by itself.
+    /// A password, for `https://`; without one the credentials of the Secret, or those that `git` finds in its own
+    /// configuration.
     ///
     /// # Errors
     /// A key was given, or a file cannot be written.
@@ -205,7 +206,7 @@ impl Credentials {
         if let Some(ca) = ca {
             let path = files.path().join("ca.crt");
             write_private(&path, &ca)?;
-            // The variable, since that of the user's own environment would outdo a setting.
+            // Set as a variable, because one in the user's own environment takes precedence over a setting.
             environment.push(("GIT_SSL_CAINFO".to_owned(), path.into()));
             data.insert("ca.crt".to_owned(), ca);
         }
@@ -243,7 +244,7 @@ impl Credentials {
     /// The Secret, if it has to be written.
     ///
     /// # Errors
-    /// Its name is none.
+    /// Its name is not valid.
     pub(super) fn secret(&self, namespace: &str, name: &str) -> anyhow::Result<Option<Object>> {
         if !self.is_new {
             return Ok(None);

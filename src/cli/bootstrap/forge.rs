@@ -133,7 +133,7 @@ impl Forge {
     /// The repository that flags name.
     ///
     /// # Errors
-    /// There is no token, or a name is none.
+    /// There is no token, or a name is not valid.
     pub(super) fn new(service: Service, args: &ForgeBootstrapArgs) -> anyhow::Result<Self> {
         let (variable, public) = match service {
             Service::GitHub => ("GITHUB_TOKEN", "github.com"),
@@ -149,7 +149,7 @@ impl Forge {
             .ok()
             .filter(|it| it.path() == "/" && it.username().is_empty() && it.query().is_none())
             .with_context(|| format!("--hostname {host} is not the name of a host"))?;
-        // A port of https:// is none of ssh://.
+        // A port of https:// does not apply to ssh://.
         let ssh = args.ssh_hostname.as_deref().or(host.host_str()).unwrap_or_default();
         let ssh = Url::parse(&format!("ssh://git@{ssh}/"))
             .ok()

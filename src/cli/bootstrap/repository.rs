@@ -24,7 +24,7 @@ pub(super) struct Author<'a> {
 /// The most of what `git` said that is shown.
 const MAX_SHOWN_STDERR_CHARACTERS: usize = 2000;
 
-/// A work tree, which goes when this does.
+/// A work tree, which is deleted when this is dropped.
 pub(super) struct BootstrapRepository<'c> {
     folder: TempDir,
     branch: String,

@@ -73,7 +73,7 @@ impl BuildFiles for WithCharts<'_> {
     fn inflate(&self, inflation: &Inflation) -> Result<Vec<u8>, Error> {
         let args = template_args(inflation);
         template::render_for_overlay(&args, &inflation.values, &self.stop).map_err(|error| {
-            // Parity(kustomize): the command is shown, so that somebody can run it without kustomize.
+            // Parity(kustomize): the command is shown, so that a user can run it without kustomize.
             Error::new(format!("{error}: helm template {}", args.join(" ")))
         })
     }

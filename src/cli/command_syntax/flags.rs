@@ -175,7 +175,7 @@ pub(super) fn understand(line: &mut Vec<OsString>) {
         let text = word.to_str().unwrap_or_default();
         match found(text, &verb).map(|flag| flag.fate) {
             Some(Ignored) => {}
-            // Not asking for it is asking for something else.
+            // With `=false` the flag asks for something else.
             Some(LeftOut) if !text.ends_with("=false") => {}
             Some(LeftOutWithValue) => {
                 if !text.contains('=') {

@@ -89,7 +89,7 @@ pub(super) async fn run(shown: &CrdCommonArgs, how: &How) -> anyhow::Result<Exit
     let mut import = stored.read(&cluster, namespace).await?;
     let definition = import.next().context("the export is empty")??.manifest;
     let definition = Object::new(definition).context("the export has no definition")?;
-    // Whoever may create Secrets there says what is in them.
+    // Everyone who may create Secrets in the namespace may have written the export.
     ensure!(
         is_definition(&definition) && definition.name() == name,
         "export {} is not of CustomResourceDefinition {name}, but of {}",

@@ -86,7 +86,7 @@ fn whole(listed: &[Value], definition: &str) -> Vec<CrdExport> {
         listed.iter().filter_map(|it| it["metadata"]["name"].as_str()).collect();
     let all = listed.iter().filter_map(|it| CrdExport::of(&it["metadata"], definition));
     let is_whole = |it: &CrdExport| {
-        // Who may write Secrets may claim any number.
+        // A user who may write Secrets can claim any number of parts.
         it.parts <= listed.len()
             && (0..it.parts).all(|at| names.contains(secret_name(&it.name, at).as_str()))
     };

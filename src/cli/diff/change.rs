@@ -142,7 +142,7 @@ impl Difference {
     }
 }
 
-/// What is there only once the first objects are written.
+/// Kinds and namespaces that exist only once the first objects are written.
 #[derive(Debug, Default)]
 pub(super) struct PendingObjects {
     /// Group and kind.

@@ -26,7 +26,7 @@ impl FileTree for Disk {
         let missing = || TreeError::NotFound(at.clone());
         let mut found = Vec::new();
         for entry in fs::read_dir(path(at)).map_err(|_| missing())?.flatten() {
-            // Links without a target are left out, as are names that are no text.
+            // Links without a target are left out, as are names that are not UTF-8.
             let Ok(name) = entry.file_name().into_string() else { continue };
             let Ok(known) = fs::metadata(entry.path()) else { continue };
             found.push((name, if known.is_dir() { FileKind::Dir } else { FileKind::File }));

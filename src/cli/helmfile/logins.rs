@@ -10,7 +10,7 @@ use sources::oci::Keyring;
 
 use crate::controllers::helmfile::charts::Charts;
 
-/// Repositories and registries, asked as who runs this.
+/// Repositories and registries, asked with the logins of the user who runs the command.
 pub(super) fn charts() -> Charts {
     Charts::new(Reach::default(), Arc::default(), Some(logins))
 }

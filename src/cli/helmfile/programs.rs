@@ -49,7 +49,7 @@ impl ProgramRunner for Programs {
             Ok((output, status))
         });
         let (output, status) = ended.map_err(|problem| {
-            // It may have ended by itself meanwhile.
+            // The program may have ended meanwhile.
             drop(child.kill());
             drop(child.wait());
             format!("{shown} {problem}")
@@ -134,7 +134,7 @@ fn read(
         if drains && done.is_ok() {
             done = io::copy(&mut pipe, &mut io::sink()).map(|_| ());
         }
-        // Nobody listens any more after the time limit.
+        // After the time limit the receiver is gone.
         drop(sender.send(done.map(|()| text)));
     });
     receiver

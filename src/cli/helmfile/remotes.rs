@@ -137,8 +137,8 @@ impl Remotes {
 }
 
 impl Remotes {
-    /// An object of S3, as whom the environment says, from the server of `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL` if
-    /// one of them is set.
+    /// An object of S3, read with the credentials of the environment, from the server of `AWS_ENDPOINT_URL_S3` or
+    /// `AWS_ENDPOINT_URL` if one of them is set.
     fn object(&self, region: &str, bucket: String, key: &str) -> Result<Vec<u8>, String> {
         let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let of_variables = || variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use windlass_cluster::{Cluster, ClusterError};
 
-/// What says of which version of windlass, or of Flux, a CRD is.
+/// The label with the version of windlass, or of Flux, that a CRD belongs to.
 const VERSION: &str = "app.kubernetes.io/version";
-/// What says who installed a CRD.
+/// The label that names the installer of a CRD.
 pub(in crate::cli) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
 /// Checks every CRD among objects against the one in the cluster.

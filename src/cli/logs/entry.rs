@@ -40,8 +40,8 @@ impl Selection {
         !self.kinds.is_empty() || self.namespace.is_some() || self.name.is_some()
     }
 
-    /// The entry of a line that is wanted. One that is no entry, such as the words of a panic, is about no object and as
-    /// severe as an error.
+    /// The entry of a line that is wanted. A line that is not an entry, such as a line of a panic, belongs to no object
+    /// and counts as an error.
     pub(super) fn entry(&self, line: &str) -> Option<LogEntry> {
         let Some(fields) = fields_of(line) else {
             return (!self.is_about_objects()).then(|| LogEntry::Plain(line.to_owned()));

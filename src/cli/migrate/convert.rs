@@ -1,7 +1,7 @@
 //! `windlass migrate from-argocd`, `from-helm-operator` and `from-helmfile-operator`: objects of other operators as those that windlass serves.
 //!
-//! They are read from files or from the cluster and printed; nothing is written. What has no counterpart is told field by
-//! field: an object of which a part that decides what is applied cannot be converted is left out.
+//! They are read from files or from the cluster and printed; nothing is written. Fields without a counterpart are named
+//! one by one: an object of which a part that decides what is applied cannot be converted is left out.
 //! Below: the operators.
 
 pub(super) mod argocd;

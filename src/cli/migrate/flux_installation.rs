@@ -15,7 +15,7 @@ use windlass_cluster::{Cluster, ClusterError};
 /// The operator that keeps Flux as its own object says.
 const INSTANCES: (&str, &str) = ("fluxcd.controlplane.io/v1", "FluxInstance");
 
-/// What is there.
+/// The installation of Flux in a cluster.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     /// The Deployments of the controllers that windlass replaces, and of their shards.

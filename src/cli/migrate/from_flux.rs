@@ -34,7 +34,7 @@ pub(super) struct Args {
     connection: Connection,
     #[command(flatten)]
     manifests: Manifests,
-    /// Say what is there and what would be done, and change nothing
+    /// Print what is installed and what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// How long everything has to stay ready under windlass before the migration counts as done
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         }
         let deadline = Instant::now() + args.connection.timeout;
         let survey = await_idle(&cluster, namespace, survey).await?;
-        // One that is there is of a migration that was cut short: what is there now is no longer what Flux had.
+        // An existing record is of a migration that was cut short: the cluster is no longer as Flux had it.
         let record = match Record::load(&cluster, namespace).await? {
             Some(record) => record,
             None => {

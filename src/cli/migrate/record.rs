@@ -39,7 +39,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Of what is there now; `installed` is what an installation writes.
+    /// Records the present state; `installed` is what an installation writes.
     ///
     /// # Errors
     /// The API server refuses to read something.

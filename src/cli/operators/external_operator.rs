@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(found(vec![gone]).await, [""; 0], "it was deleted with its node");
         let old = lease(name, "laptop", "2026-01-01T00:00:00Z");
         assert_eq!(found(vec![old]).await, [""; 0]);
-        // That of a controller of Flux is no Lease of windlass.
+        // The Lease of a controller of Flux is not a Lease of windlass.
         let flux = lease("kustomize-controller-leader-election", "laptop", &now.to_string());
         assert_eq!(found(vec![flux]).await, [""; 0]);
     }

@@ -118,7 +118,7 @@ impl FileTree for Checkout {
         let mut found = Vec::new();
         for entry in fs::read_dir(self.path(at)).map_err(|_| missing())? {
             let entry = entry.map_err(|_| missing())?;
-            // Names that are no text cannot be named by a kustomization.
+            // A kustomization cannot name files whose names are not UTF-8.
             let Ok(name) = entry.file_name().into_string() else { continue };
             let Some(kind) = at.join(&name).ok().and_then(|it| self.entry(&it)) else { continue };
             found.push((name, kind.kind()));

@@ -194,7 +194,7 @@ impl<'w> Walk<'w> {
         }
         let relative = path.strip_prefix(&self.top).unwrap_or(path);
         let name = relative.to_string_lossy().into_owned();
-        // Without these two nobody could say what is wrong.
+        // Errors about the chart need these two files.
         let is_needed = name == "Chart.yaml" || name == from::IGNORE_FILE;
         if self.rules.is_ignored(&name, known.is_dir()) && !is_needed {
             return Ok(());

@@ -35,7 +35,7 @@ pub(super) fn print(
     let Some(folder) = folder(flags, release) else {
         return finish(flags, None, text(crds.chain(manifests)), &rendered.hooks, out);
     };
-    // Parity(helm 4): CRDs go into the folder itself, whatever `--release-name` says.
+    // Parity(helm 4): CRDs go into the folder itself, also with `--release-name`.
     let top = flags.output_dir.as_deref().unwrap_or_default();
     let hint = |error: String| match flags.debug {
         true => error,

@@ -1,4 +1,5 @@
-//! Only what is known to be of an installation is deleted, and CRDs only where nobody acts on their objects.
+//! Only objects that are known to be of an installation are deleted, and CRDs only where no operator acts on their
+//! objects.
 
 use std::sync::Arc;
 

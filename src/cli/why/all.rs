@@ -67,7 +67,7 @@ struct Overview {
     not_ready: usize,
     /// How many of those are ready.
     degraded: usize,
-    /// How many are in progress, which is no cause.
+    /// How many are in progress, which does not need a cause.
     in_progress: usize,
     suspended: usize,
     /// How many of those that are not ready were not explained.
@@ -257,7 +257,7 @@ impl Overview {
         for why in whys {
             self.suspended += usize::from(why.state == State::Suspended);
             match why.state {
-                // What is suspended on purpose is no failure, unless it failed before.
+                // A suspended object does not count as failing, unless it failed before.
                 State::Suspended
                     if why.second.is_none()
                         && !facts.unfinished_rollbacks.contains(&why.object) => {}
@@ -433,7 +433,7 @@ fn group(whys: Vec<Why>) -> Option<Group> {
             let failing = failing.map(|line| format!(", and failing: {line}")).unwrap_or_default();
             format!("{} is {}{failing}", cause.object.subject(), cause.text)
         }
-        // Each of them tells of the cycle from itself on.
+        // Each member of the cycle describes the cycle from itself on.
         Some(cause) if cause.problem == Problem::Cycle => cause.text.clone(),
         // The object is named once, whether its text has it or not.
         Some(cause) if objects.len() == 1 || cause.object != first.object => {

@@ -1,5 +1,5 @@
-//! An object that is deleted: its finalizer goes when nothing is left of what it applied, or nobody can remove it, or its
-//! kind is removed.
+//! An object that is deleted: its finalizer is removed when nothing is left of what it applied, when that cannot be
+//! removed any more, or when its kind is removed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use windlass_cluster::events::{Event, Severity};
 use windlass_runtime::record::FINALIZER;
 use windlass_runtime::run_error::RunError;
 
-/// Where what an object applied is removed.
+/// The target at which applied objects are removed.
 pub(crate) enum FinalizeTarget {
     There(Arc<ClusterTarget>),
     /// The Secret or ServiceAccount that is named does not exist any more; nothing can be deleted without it.
@@ -26,7 +26,7 @@ pub(crate) enum FinalizeTarget {
     Unusable(Outcome),
 }
 
-/// What is told when an object goes with its kind.
+/// The event for an object that is deleted together with its kind.
 fn kept(crd: &str) -> Event {
     Event {
         severity: Severity::Info,
@@ -40,14 +40,14 @@ fn kept(crd: &str) -> Event {
 }
 
 impl<K: ApplierKind> Session<K> {
-    /// The object goes: so does what it applied, unless its kind goes, too; then our finalizer.
+    /// Deletes what the object applied, unless its kind is deleted, too; then removes our finalizer.
     pub(super) async fn delete(&self, object: Arc<K>) -> Result<Option<Duration>, ClusterError> {
         if !object.finalizers().iter().any(|it| it == FINALIZER) {
             return Ok(None);
         }
-        // Differs(flux): its uninstallation ends the controllers, then takes the finalizers away, then the CRDs. Here a process
-        // may still act, and has added finalizers again for sources that are gone: whoever removes a kind keeps what its
-        // objects applied.
+        // Differs(flux): `flux uninstall` ends the controllers, then takes the finalizers away, then the CRDs. Here a
+        // process may still act, and has added finalizers again for sources that are gone: what the objects applied
+        // stays when their kind is removed.
         let crd = format!("{}.{}", K::plural(&()), K::group(&()));
         if self.context.cluster.is_kind_leaving(&crd).await? {
             self.context.events.announce(&*object, K::CONTROLLER, kept(&crd));
@@ -64,7 +64,8 @@ impl<K: ApplierKind> Session<K> {
         }
     }
 
-    /// Where what an object applied is removed; nowhere when the account that could is gone, which an event says.
+    /// The target at which applied objects are removed; `None` if the account that could remove them is gone, which an
+    /// event reports.
     ///
     /// # Errors
     /// The run ends because the target cannot be used, or windlass's own cluster could not be asked.
@@ -78,7 +79,7 @@ impl<K: ApplierKind> Session<K> {
         match found? {
             FinalizeTarget::There(target) => Ok(Some(target)),
             FinalizeTarget::Unusable(outcome) => Err(outcome.into()),
-            // Parity(flux): nobody may remove it any more, so it stays and that is told.
+            // Parity(flux): no account may remove the objects any more, so they stay and an event reports that.
             FinalizeTarget::Gone(gone) => {
                 self.context.events.announce(&**object, K::CONTROLLER, object.left_behind(&gone));
                 Ok(None)
@@ -111,9 +112,10 @@ impl<K: ApplierKind> Session<K> {
         // Differs(flux): it is looked for in the cluster where it would act, not always in windlass's own.
         let is_gone = match target.as_ourselves().get_by_id(&id, "v1").await {
             Ok(found) => found.is_none(),
-            // A kubeconfig's user may act in its name without being allowed to look it up: the removal tells.
+            // A kubeconfig's user may impersonate it without being allowed to read it: the removal shows whether it
+            // exists.
             Err(error) if wanted.kube_config.is_some() && !error.is_of_server() => false,
-            // Another cluster holds up nothing but what is to be removed there.
+            // A failing remote cluster delays only the removals there.
             Err(error) if wanted.kube_config.is_some() => {
                 let text = format!("unable to look up ServiceAccount '{name}': {error}");
                 let wake = Wake::at(self.in_future(AFTER_REFUSAL));

@@ -34,7 +34,7 @@ const AUDIT_SPACING: Duration = Duration::from_secs(60);
 /// How often the suspensions of an object were audited of late, and what is not audited yet.
 #[derive(Debug, Default)]
 pub(super) struct AuditSpacing {
-    /// When all audits will have had their time.
+    /// The end of the time that the audits so far use up.
     settled_at: Option<Time>,
     withheld: Option<Withheld>,
 }
@@ -44,7 +44,7 @@ pub(super) struct AuditSpacing {
 struct Withheld {
     /// The text of the suspension that was audited last; nothing if the last audit was about a resumption.
     audited: Option<String>,
-    /// Whether the suspension ended by itself.
+    /// Whether the suspension reached the time at which it ends.
     expired: bool,
 }
 
@@ -71,7 +71,7 @@ fn until(now: Time, then: Time) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or_default()
 }
 
-/// The text of a suspension that the condition of a status tells.
+/// The text of the suspension in the condition of a status.
 fn hold_message(condition: Option<&crds::Condition>) -> Option<&str> {
     condition.filter(|it| it.status == ConditionStatus::True.as_str()).map(|it| it.message.as_str())
 }
@@ -106,8 +106,8 @@ fn changed(mark: Option<&Mark>, audited: Option<&str>) -> Option<SuspensionChang
 }
 
 impl<K: ApplierKind> Session<K> {
-    /// Writes the audit of a suspension that began or ended, before the status says so. `expired` is whether it ended by
-    /// itself.
+    /// Writes the audit of a suspension that began or ended, before the status says so. `expired` says that its end has
+    /// come.
     pub(super) async fn audit_suspension(&self, object: &Arc<K>, expired: bool) {
         let mark = hold::mark(&**object, self.began);
         let meta = object.meta();

@@ -1,4 +1,4 @@
-//! Who has a definition, by its labels, annotations and field managers.
+//! Which owners a definition has, by its labels, annotations and field managers.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use cause::object_references::{OwnerLabels, owner_labels};
 use objects::Object;
 use serde_json::{Map, Value, json};
 
-/// A label or annotation that says whose an object is.
+/// A label or annotation that names the owner of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) key: &'static str,
@@ -68,7 +68,7 @@ pub(crate) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "He
 /// that, those of Flux too, because of how the name begins.
 pub(crate) const UNOWNED: &str = "kubectl-windlass";
 
-/// Whether a label or annotation says whose an object is.
+/// Whether a label or annotation names the owner of an object.
 pub(super) fn is_of_owner(key: &str, value: &Value) -> bool {
     OWNER_KINDS.iter().any(|kind| key == kind.namespace || key == kind.name)
         || (key == MANAGED_BY.0 && *value == MANAGED_BY.1)
@@ -106,7 +106,7 @@ pub(crate) fn is_unowned(live: &Object) -> bool {
     super::is_definition(live) && !is_marked && entries(live).any(|it| it["manager"] == UNOWNED)
 }
 
-/// Others who have a definition besides `mine` and a field manager.
+/// Other owners of a definition besides `mine` and a field manager.
 pub(crate) fn of(live: &Object, manager: &str, mine: &[Mark]) -> Vec<String> {
     let mut all = Vec::new();
     for kind in OWNER_KINDS.iter().filter(|kind| is_other(live, kind, mine) == Some(true)) {

@@ -63,7 +63,7 @@ const NAME_DIGEST_CHARACTERS: usize = 16;
 /// How many exports are made at once, in turns of one for each namespace: each is in memory until it is stored.
 static EXPORTING: LazyLock<Permits> = LazyLock::new(|| Permits::shared(2, 1));
 
-/// Definitions that are exported, each by one at once: who comes second finds out that there is nothing left to do.
+/// One export of a definition at a time: a second caller finds that nothing is left to do.
 static IN_WORK: LazyLock<Permits> = LazyLock::new(|| Permits::shared(usize::MAX, 1));
 
 /// How long one of them may take.
@@ -173,7 +173,7 @@ impl Job<'_> {
         let mut why = "they change while they are exported; stop what writes them";
         for _ in 0..MAX_EXPORT_ATTEMPTS {
             let (export, seen) = match self.read(&resource).await {
-                // Whose names were never accepted has no objects.
+                // A definition whose names were never accepted has no objects.
                 Err(GuardError::Cluster(error))
                     if error.code() == Some(404) && !object_check::is_established(&fields) =>
                 {
@@ -216,7 +216,7 @@ impl Job<'_> {
             Ok(()) => Ok(None),
             Err(error) if error.code() == Some(409) => Ok(None),
             Err(error) if error.is_of_server() => Err(error),
-            // Who applies it may be allowed to change it only.
+            // The applying user may be allowed to change it only.
             Err(error) if error.code() == Some(403) => {
                 let spec = self.live.get("spec");
                 let is_old = spec.is_some_and(|it| it["preserveUnknownFields"] == true);

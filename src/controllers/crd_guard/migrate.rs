@@ -25,7 +25,7 @@ const MAX_WRITE_ATTEMPTS: u32 = 4;
 /// How many objects are written back at once: other clients need the API server, too.
 const AT_ONCE: usize = 4;
 
-/// How long API servers may take to store objects in a new version of storage, after they were told.
+/// How long API servers may take to store objects in a new version of storage, after the definition names it.
 const STORAGE_VERSION_SETTLE_DELAY: Duration = Duration::from_secs(5);
 
 fn fields(object: &Object) -> Value {

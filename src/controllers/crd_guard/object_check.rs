@@ -18,7 +18,7 @@ use windlass_cluster::pager::ObjectProjection;
 use windlass_cluster::{Cluster, ClusterError};
 use windlass_runtime::permit::{Permit, Permits};
 
-/// How many definitions are judged at once: each takes a processor. Who waits for objects is not counted.
+/// How many definitions are judged at once: each takes a processor. Waiting for objects does not count.
 static JUDGING: Semaphore = Semaphore::const_new(2);
 
 /// How long one of them may take, without what it waits for.
@@ -261,7 +261,7 @@ pub(super) async fn users(cluster: &Cluster, live: &Object) -> Result<Users, Clu
         let page = match pages.next().await {
             Ok(Some(page)) => page,
             Ok(None) => return Ok(users),
-            // Whose names were never accepted has no objects.
+            // A definition whose names were never accepted has no objects.
             Err(error) if error.code() == Some(404) && !is_established => return Ok(users),
             Err(error) if !error.is_of_server() => return unknown(error.to_string()),
             Err(error) => return Err(error),

@@ -23,7 +23,7 @@ const MAX_DECISION_ATTEMPTS: u32 = 4;
 pub(super) struct Removing<'a> {
     /// The cluster, in windlass's own name.
     pub(super) ours: &'a Cluster,
-    /// The cluster, in the name of whom the definition was applied.
+    /// The cluster, in the name of the user that applied the definition.
     pub(super) theirs: &'a Cluster,
     /// The definition as its owner read it.
     pub(super) live: &'a Object,
@@ -82,7 +82,7 @@ impl Removing<'_> {
         for _ in 0..MAX_DECISION_ATTEMPTS {
             let now = self.ours.get(&crds, "", name).await?;
             let Some(now) = now.filter(|it| it.uid() == self.live.uid() && !is_leaving(it)) else {
-                // It went by an attempt whose reply was lost, or somebody else deleted it.
+                // An attempt whose reply was lost deleted it, or another client did.
                 let is_gone = |it: &Removal| !matches!(it, Removal::Released(_));
                 return Ok(tried.filter(is_gone).unwrap_or(Removal::Deleted));
             };
@@ -131,7 +131,7 @@ impl Removing<'_> {
         self.theirs.delete_unchanged(self.permit, crds, now, self.propagation).await
     }
 
-    /// Removes what says whose it is, so that no later prune deletes it.
+    /// Removes the marks of its owner, so that no later prune deletes it.
     async fn released(
         &self,
         crds: &Resource,
@@ -148,7 +148,7 @@ impl Removing<'_> {
     async fn confirmed(&self, crds: &Resource, now: &Object) -> Result<Attempt, ClusterError> {
         let name = now.name();
         let uid = now.uid();
-        // Who may not delete it has nothing exported.
+        // For a user who may not delete it, nothing is exported.
         match self.theirs.try_delete(crds, "", name, uid).await {
             Err(error) if !is_no_refusal(&error) => return Err(error),
             Ok(()) | Err(_) => {}

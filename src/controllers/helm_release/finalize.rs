@@ -23,8 +23,8 @@ impl Session {
     ) -> Result<FinalizeOutcome<HelmRelease>, ClusterError> {
         let later = |ended, timeouts| Ok(FinalizeOutcome::Later(Box::new(ended), timeouts));
         if hold::is_suspended(&**object, self.began) {
-            // Parity(flux): a suspended HelmRelease leaves its release behind, and its HelmChart, for whoever takes over
-            // the release.
+            // Parity(flux): a suspended HelmRelease leaves its release and its HelmChart behind, so that another owner
+            // can take over the release.
             return Ok(FinalizeOutcome::Done(object.clone()));
         }
         // Without a release there is nothing to remove, so it goes even where its cluster cannot be reached.
@@ -62,7 +62,7 @@ impl Session {
     }
 }
 
-/// What is told when `subject` is gone, without which nobody can remove the release of a leaving HelmRelease.
+/// The event for a deleted HelmRelease whose release cannot be removed, because `subject` is gone.
 pub(super) fn left_behind(subject: &str) -> Event {
     Event {
         severity: Severity::Error,

@@ -1,6 +1,6 @@
 //! A HelmRelease as the owner of its one release: its status, and its events.
 //!
-//! Elsewhere: the machine (`release_runner`), what a status says (`report`, `status`).
+//! Elsewhere: the release runner (`release_runner`), what a status says (`report`, `status`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ const STATUS_RETRY_DELAY: Duration = Duration::from_secs(2);
 pub(crate) struct PendingStatus {
     /// The status as the cluster has it.
     pub(super) before: HelmReleaseStatus,
-    /// What is told once it is written.
+    /// The events to announce once the status is written.
     pub(super) events: Vec<ReleaseEvent>,
 }
 

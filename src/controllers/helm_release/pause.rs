@@ -84,8 +84,8 @@ impl Session {
         self.has_open_journal(object, &target, &known.storage_namespace, &of.name).await
     }
 
-    /// Whether a person asks a suspended release to roll back, and that is neither done nor known to be over: it is carried
-    /// out, or the status says why not.
+    /// Whether a user requests that a suspended release is rolled back, and that is neither done nor known to be over:
+    /// it is carried out, or the status says why not.
     fn is_to_roll_back(&self, object: &HelmRelease) -> bool {
         let Some(asked) = validated_spec::requests(object).rollback else { return false };
         let progress = asked.progress(status::read(object).history.iter().map(Snapshot::made));

@@ -111,7 +111,7 @@ pub(in crate::controllers) struct HelmReleaseRun<'a> {
     pub(in crate::controllers) now: Time,
 }
 
-/// What is written and told at the end of a run.
+/// The status to write, the event to announce and the event to log at the end of a run.
 pub(in crate::controllers) struct Report {
     pub(in crate::controllers) before: HelmReleaseStatus,
     pub(in crate::controllers) after: HelmReleaseStatus,
@@ -128,7 +128,7 @@ pub(in crate::controllers) fn report(object: &HelmRelease, run: &HelmReleaseRun<
     let generation = status::generation(object);
     let mut after = before.clone();
     let summary = run.desired.and_then(|desired| known.summary(desired));
-    // Parity(flux): `Ready` keeps the failure, and `Stalled` says that nobody tries any more.
+    // Parity(flux): `Ready` keeps the failure, and `Stalled` says that no further attempt is made.
     let failure = summary.as_ref().filter(|said| said.status != Truth::True);
     let under_way = matches!(run.outcome, Outcome::Running(..));
     let conditions = status::conditions(&known, &had, generation, run.now)
@@ -153,13 +153,13 @@ pub(in crate::controllers) fn report(object: &HelmRelease, run: &HelmReleaseRun<
     Report { before, after, event, logged }
 }
 
-/// Parity(flux): whoever creates a HelmRelease mostly creates its source as well, so that the source has nothing yet is no
-/// event.
+/// Parity(flux): users mostly create a HelmRelease together with its source, so a source that has no artifact yet is
+/// logged without an event.
 fn is_only_logged(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Blocked(reason::ARTIFACT_FAILED | SOURCE_NOT_READY, ..))
 }
 
-/// What a run tells that no action told.
+/// The event for the outcome of a run; none if an action already reported the same text.
 fn run_event(
     had: &[Condition],
     run: &HelmReleaseRun<'_>,

@@ -1,8 +1,8 @@
 //! Releases that a HelmRelease requires (`release.windlass.dev/requires`): each is to be deployed, in a range of versions,
 //! before anything is written.
 //!
-//! They are releases and no HelmReleases, so releases of `helm` count as well, and cycles are not detected. Their records are
-//! read by the applying identity, in their storage namespaces.
+//! They are releases, not HelmReleases, so releases of `helm` count as well, and cycles are not detected. Their records
+//! are read by the applying identity, in their storage namespaces.
 //! Elsewhere: what depends on objects (`spec.dependsOn`, `windlass_runtime::gate`).
 
 use std::fmt;

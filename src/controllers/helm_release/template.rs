@@ -23,7 +23,7 @@ use windlass_cluster::{Cluster, ClusterError};
 use windlass_runtime::context::Context;
 use windlass_runtime::kind::node_named;
 
-/// Who says what is in the HelmChart.
+/// The field manager of the HelmChart.
 const MANAGER: &str = "helm-controller";
 /// The range of versions where the template has none, as the API server fills it in.
 const ANY_VERSION: &str = "*";
@@ -84,7 +84,7 @@ fn in_go(interval: GoDuration) -> GoDuration {
     }
 }
 
-/// Whether the watch has seen the HelmChart with what the template says now; whoever has no template needs none.
+/// Whether the watch has seen the HelmChart as the template has it now; true for a HelmRelease without a template.
 pub(super) fn is_seen(context: &Context, object: &HelmRelease) -> bool {
     let Some((node, chart)) = wanted(object) else { return true };
     let seen = context.seen::<HelmChart>(&node.namespace, &node.name);
@@ -120,7 +120,7 @@ fn says_the_same(live: &HelmChart, wanted: &HelmChart) -> bool {
         reconcile_strategy,
         values_files,
         ignore_missing_values_files,
-        // Who suspends it may do so.
+        // Users may suspend it.
         suspend: _,
         verify,
     } = &wanted.spec;
@@ -180,7 +180,7 @@ fn left(object: &HelmRelease, wanted: Option<&ObjectKey>) -> Option<ObjectKey> {
     known(object).filter(|known| Some(known) != wanted)
 }
 
-/// Only a namespace of one's own may be written to, where references to others are forbidden.
+/// Checks that the HelmChart is in the HelmRelease's own namespace, where references to others are forbidden.
 fn check_access(
     object: &HelmRelease,
     chart: &ObjectKey,
@@ -202,9 +202,9 @@ fn failed(text: String) -> Outcome {
     Outcome::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
 }
 
-/// Has the HelmChart be what the template says, and no other one be there; gives what `status.helmChart` is to say.
+/// Makes the HelmChart what the template says and deletes a former one; returns the value of `status.helmChart`.
 ///
-/// Nothing is asked of the API server where the watch has seen all of that.
+/// Sends no request if the watch has seen all of that.
 ///
 /// Differs(flux): a reference that is forbidden leaves the HelmChart that there is.
 pub(super) async fn keep(
@@ -249,7 +249,7 @@ pub(super) async fn keep(
     Ok(Some(place(&node)))
 }
 
-/// Another HelmRelease that keeps a HelmChart, as its labels say, and still means it.
+/// Another HelmRelease that keeps a HelmChart, as its labels say, and whose template still names it.
 fn keeper(
     context: &Context,
     chart: &HelmChart,
@@ -282,7 +282,7 @@ fn taken(context: &Context, chart: &ObjectKey, other: &ObjectKey) -> Outcome {
     Outcome::Failed(reason::ARTIFACT_FAILED, text, wake)
 }
 
-/// Applies a HelmChart and tells of it.
+/// Applies a HelmChart and announces that.
 async fn apply(
     context: &Context,
     object: &HelmRelease,
@@ -311,10 +311,10 @@ async fn apply(
     Ok(())
 }
 
-/// The HelmRelease goes: so does its HelmChart, also one that no status knows because the process ended too early.
+/// Deletes the HelmChart of a deleted HelmRelease, also one that no status knows because the process ended too early.
 ///
 /// # Errors
-/// The server's refusal; one that is gone is no error.
+/// The server's refusal; a HelmChart that is gone is not an error.
 pub(super) async fn remove(context: &Context, object: &HelmRelease) -> Result<(), ClusterError> {
     let wanted = wanted(object).map(|(node, _)| node);
     for node in left(object, wanted.as_ref()).iter().chain(&wanted) {
@@ -323,8 +323,8 @@ pub(super) async fn remove(context: &Context, object: &HelmRelease) -> Result<()
     Ok(())
 }
 
-/// A HelmChart as it is now. Without its CustomResourceDefinition there is none, as when Flux's definitions are deleted in any
-/// order: the path is not served then, which proves nothing by itself.
+/// A HelmChart as it is now. Without its CustomResourceDefinition there is none, as when Flux's definitions are deleted
+/// in any order: the path is not served then, which alone does not prove that the HelmChart is gone.
 async fn there(cluster: &Cluster, node: &ObjectKey) -> Result<Option<Object>, ClusterError> {
     let id = ObjectId::new(&node.namespace, &node.name, &node.group, &node.kind);
     cluster.get_by_id(&id, "v1").await

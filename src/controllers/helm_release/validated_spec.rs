@@ -46,8 +46,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(300);
 const MAX_HISTORY: i64 = 5;
 /// How soon a run is repeated that failed outside of the release, unless the interval is shorter.
 ///
-/// Differs(flux): there the delay grows from `--min-retry-delay` to `--max-retry-delay`. Here whatever is missing wakes
-/// the object as soon as it is there.
+/// Differs(flux): there the delay grows from `--min-retry-delay` to `--max-retry-delay`. Here a missing object wakes
+/// the HelmRelease as soon as it exists.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The durations of a spec, with their defaults.
@@ -93,7 +93,7 @@ pub(in crate::controllers) fn check(spec: &HelmReleaseSpec) -> Result<Timeouts, 
     timeouts(spec)
 }
 
-/// The fields in which a difference is no drift.
+/// The fields whose differences do not count as drift.
 pub(in crate::controllers) fn ignore(spec: &HelmReleaseSpec) -> Result<Rules, Outcome> {
     let rules = spec.drift_detection.as_ref().map_or(&[][..], |drift| &drift.ignore);
     ignored("spec.driftDetection.ignore", rules)
@@ -136,7 +136,7 @@ fn timeouts(spec: &HelmReleaseSpec) -> Result<Timeouts, Outcome> {
     })
 }
 
-/// What is wanted of the release. `suspended` is what the gate makes of `spec.suspend` and holds.
+/// The desired state of the release. `suspended` is what the gate makes of `spec.suspend` and holds.
 pub(in crate::controllers) fn desired(
     object: &HelmRelease,
     parts: ReleaseInputs,
@@ -170,7 +170,7 @@ pub(in crate::controllers) fn desired(
         post_renderers_digest,
         common_metadata_digest,
         timeout: timeouts.timeout,
-        // Parity(flux): what is not positive keeps all.
+        // Parity(flux): a value that is not positive keeps all revisions.
         max_history: usize::try_from(spec.max_history.unwrap_or(MAX_HISTORY)).unwrap_or(0),
         install: install(spec, timeouts, settings),
         upgrade: upgrade(spec, timeouts, settings),

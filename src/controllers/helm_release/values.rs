@@ -29,7 +29,7 @@ pub(crate) struct Values {
     pub(crate) map: Map,
     /// Of the map, as the history holds it: `sha256:…`.
     pub(in crate::controllers) digest: String,
-    /// Strings of Secrets, which must not be told.
+    /// Strings of Secrets, which no status, event or log may show.
     pub(crate) secrets: Masking,
     /// The versions of what `valuesFrom` names, by `Kind/namespace/name`.
     pub(in crate::controllers) versions: BTreeMap<String, String>,
@@ -133,7 +133,7 @@ fn secrets(objects: &Objects) -> Masking {
     Masking::new(data.flat_map(BTreeMap::values).cloned())
 }
 
-/// Parity(flux): `values` that are no table are as if there were none.
+/// Parity(flux): `values` that are not a table are treated as missing.
 fn inline(spec: &HelmReleaseSpec) -> Map {
     match spec.values.as_ref().map(GoRuntimeValue::from_json) {
         Some(GoRuntimeValue::Map(table)) => table,

@@ -27,9 +27,9 @@ pub(crate) struct Charts {
     indexes: BTreeMap<String, Index>,
     reach: Reach,
     known: Arc<oci::RegistryCache>,
-    /// The logins of whoever runs this, if a registry asks for one that the helmfile does not give.
+    /// The logins of the user who runs the command, for registries whose login the helmfile does not give.
     logins: Option<fn() -> anyhow::Result<Keyring>>,
-    /// Whether buckets are asked anonymously, and not as the environment says.
+    /// Whether buckets are read anonymously instead of with the credentials of the environment.
     is_anonymous: bool,
 }
 
@@ -49,7 +49,7 @@ impl Charts {
         Self { indexes: BTreeMap::new(), reach, known, logins, is_anonymous: false }
     }
 
-    /// Buckets are asked anonymously: whoever names one does not speak for this process.
+    /// Buckets are read anonymously: the author of a helmfile must not use the credentials of this process.
     #[must_use]
     pub(super) fn anonymous(self) -> Self {
         Self { is_anonymous: true, ..self }
@@ -86,7 +86,7 @@ impl Charts {
         self.archive_at(&place, chart).await
     }
 
-    /// As [`Charts::archive`], from a place that somebody else than the helmfile says how to speak to.
+    /// As [`Charts::archive`], from a repository whose access is configured elsewhere than in the helmfile.
     ///
     /// # Errors
     /// As [`Charts::archive`].

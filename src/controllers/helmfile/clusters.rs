@@ -1,6 +1,6 @@
 //! The clusters of a Helmfile's releases: that of its spec, and those of its `kubeContexts`.
 //!
-//! Elsewhere: what a cluster is to those who apply there (`target`), which release names which (`plan.rs`).
+//! Elsewhere: the clusters and their users (`target`), which release names which (`plan.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -155,7 +155,7 @@ pub(super) fn of_rows(rows: &[ReleaseRow]) -> BTreeSet<String> {
 impl<K: Model> Session<K> {
     /// The clusters of the rows, for what has to come to an end there.
     pub(super) async fn usable_places(&self, object: &K, spec: &HelmfileSpec) -> Places {
-        // All of it is watched before any of it is missed.
+        // All references are watched before a missing one ends the run.
         let mut references = References::new(&self.context.watcher);
         let wanted = self.wanted(object);
         let own = self.context.targets.of(&wanted, &mut references).await;
@@ -167,8 +167,9 @@ impl<K: Model> Session<K> {
         Places(all)
     }
 
-    /// The clusters in which the releases of a deleted Helmfile are uninstalled. Those in which nobody can uninstall them any
-    /// more are left out: what is missing, by the name of the context.
+    /// The clusters in which the releases of a deleted Helmfile are uninstalled. Clusters that cannot be reached any
+    /// more, because a Secret or an account is gone, are left out: the second map says what is missing, by the name of
+    /// the context.
     ///
     /// # Errors
     /// windlass's own cluster could not be asked.

@@ -53,7 +53,7 @@ pub(super) async fn read(
     Ok(Some(Arc::new(keys)))
 }
 
-/// What decrypts for a plan.
+/// The keys and services that decrypt files for a plan.
 pub(super) struct Decrypting {
     pub(super) keys: Arc<Decryption>,
     pub(super) services: KeyServices,

@@ -1,7 +1,7 @@
 //! What a helmfile names on other servers, put beside its source: charts, addresses, or the entries of its bundle.
 //!
-//! Blocks. Elsewhere: repositories and registries (`repositories.rs`, `charts.rs`), addresses (`origin.rs`), the lock of a bundle
-//! (`helmfile::bundle`).
+//! Blocks. Elsewhere: repositories and registries (`repositories.rs`, `charts.rs`), addresses (`helmfile_source.rs`),
+//! the lock of a bundle (`helmfile::bundle`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -56,7 +56,7 @@ impl<K: Model> Session<K> {
         for row in rows {
             let key = Key::of(row);
             let permitted = self.permit_removal(&run, row, RemovalCause::OwnerDeleted);
-            // Told with the write that removes the row, so that it is told once.
+            // The write that removes the row announces the event, so that it is announced once.
             let event = match (gone.get(&key.context), permitted) {
                 _ if row.state == ReleaseState::LeftOut => None,
                 (Some(missing), _) => Some(left(&key, missing)),
@@ -87,7 +87,7 @@ impl<K: Model> Session<K> {
     }
 }
 
-/// What is told when `subject` is gone, without which nobody can remove the releases of a leaving Helmfile.
+/// The event for a deleted Helmfile whose releases cannot be removed, because `subject` is gone.
 pub(super) fn left_behind(subject: &str) -> Event {
     Event {
         severity: Severity::Error,
@@ -99,7 +99,7 @@ pub(super) fn left_behind(subject: &str) -> Event {
     }
 }
 
-/// The event of a release that nobody can uninstall, because `missing` is gone.
+/// The event of a release that cannot be uninstalled, because `missing` is gone.
 fn left(key: &Key, missing: &str) -> Event {
     let message = format!(
         "unable to uninstall release {key}: {missing} not found; it is left in the cluster"

@@ -145,7 +145,7 @@ pub(super) fn getter_for(
 }
 
 impl<K: Model> Session<K> {
-    /// The revision that is known without asking anybody; nothing if there is none.
+    /// The revision that is known without a request; nothing if there is none.
     pub(super) fn known_revision(&self, spec: &HelmfileSpec) -> Option<String> {
         let Some(source) = &spec.source_ref else {
             let fetched = self.memory().fetched.clone();
@@ -235,7 +235,7 @@ impl<K: Model> Session<K> {
             Outcome::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
         };
         let wanted = wanted(&address).map_err(failed)?;
-        // Mostly waiting for a server, so it needs no permit of those who build.
+        // Mostly waiting for a server, so it needs no build permit.
         let permit = self.context.reaching.acquire(&self.node.namespace).await;
         let cancel = CancellationToken::new();
         let _asked_for = cancel.clone().drop_guard();

@@ -3,7 +3,8 @@
 //!
 //! They are not in the journal, since applying them again changes nothing. No release owns these objects: drift is not
 //! corrected, and they are not pruned.
-//! Elsewhere: what hooks apply, and which are refused (engine `helmfile`); when (`keep.rs`, `book.rs`).
+//! Elsewhere: what hooks apply, and which are refused (engine `helmfile`); when (`release_reconciler.rs`,
+//! `release_states.rs`).
 
 use std::time::Duration;
 
@@ -226,7 +227,7 @@ impl<K: Model> Round<'_, K> {
     async fn hook(&mut self, at: usize) -> Result<HookApplyOutcome, Outcome> {
         let hooks = self.owner.hooks.clone();
         let failed = |hooks: &Hooks, text: &str| format!("hook `{}`: {text}", hooks.all[at].name);
-        // Reading much of it would hold up everybody else who runs on this thread.
+        // Parsing many manifests here would block the other tasks of this thread.
         let read = {
             let hooks = hooks.clone();
             tokio::task::spawn_blocking(move || manifest_objects::read(&hooks.all[at].manifests))
@@ -342,7 +343,7 @@ fn changed(before: Result<Option<Object>, ClusterError>, written: &Object) -> Op
         Ok(None) => (What::Added, Vec::new()),
         Ok(Some(before)) if version(&before) == version(written) => return None,
         Ok(Some(before)) => (What::Changed, fields(&before, written)),
-        // Who may write it need not be allowed to read it.
+        // A user who may write it need not be allowed to read it.
         Err(_) => (What::Changed, Vec::new()),
     };
     Some(Changed { id: written.id(), what, fields })

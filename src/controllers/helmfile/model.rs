@@ -65,7 +65,7 @@ impl Model for Helmfile {
     }
 }
 
-/// The group of a kind, as prefix of what is told of its objects.
+/// The group of a kind, as the prefix of the metadata keys in events about its objects.
 pub(super) fn group<K: Model>() -> String {
     K::group(&()).into_owned()
 }

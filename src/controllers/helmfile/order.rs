@@ -1,7 +1,7 @@
 //! The order in which the releases of a Helmfile come and go: what they wait for first, so many at a time in each cluster.
 //!
-//! A Helmfile has thousands of releases, and each may wait for all others: what they wait for is counted, not looked for, and
-//! between two of them whoever shares the thread has its turn.
+//! A Helmfile has thousands of releases, and each may wait for all others: what they wait for is counted, not looked
+//! for, and between two releases the task yields to others on its thread.
 //! Elsewhere: what is done for each release (`release_reconciler.rs`, `prune.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,8 +14,8 @@ use super::clusters::Id;
 use super::plan::{HelmfilePlan, Key};
 use windlass_runtime::target::APPLYING_AT_ONCE;
 
-/// How many releases of one Helmfile are operated on at a time in a cluster, which no other waits for: what is applied at the
-/// same moment is what its permits allow.
+/// How many releases of one Helmfile are operated on at a time in a cluster. Other Helmfiles do not wait for them: the
+/// permits of the cluster bound what is applied at the same moment.
 const AT_ONCE: usize = APPLYING_AT_ONCE;
 
 /// Releases, by number, and how many others each of them still waits for.
@@ -25,7 +25,7 @@ pub(super) struct Order {
     followers: Vec<Vec<usize>>,
     /// How many of the numbers are releases; those above are places in between that many wait for together.
     releases: usize,
-    /// Releases that wait for none any more, in their order.
+    /// Releases that no longer wait for another, in their order.
     free: VecDeque<usize>,
 }
 
@@ -96,7 +96,7 @@ impl Order {
         self.free.pop_front()
     }
 
-    /// Whoever waits for this one does not any more.
+    /// Releases that wait for this one stop waiting for it.
     fn ended(&mut self, at: usize) {
         let mut ended = vec![at];
         while let Some(at) = ended.pop() {

@@ -92,7 +92,7 @@ pub(super) struct Inputs {
     pub(super) namespace: String,
     /// The contexts that the spec names.
     pub(super) contexts: BTreeSet<String>,
-    /// Releases that there are: if they are not in the plan, it is asked whether they are in the helmfile at all.
+    /// Existing releases: if they are not in the plan, it is asked whether they are in the helmfile at all.
     pub(super) known: BTreeSet<Key>,
     /// What the cluster is, for charts that are made of other charts.
     pub(super) served: Arc<ServerCapabilities>,
@@ -105,13 +105,13 @@ pub(super) struct HelmfilePlan {
     pub(super) releases: Vec<PlannedRelease>,
     /// Releases that must not be there, whether or not others that left are pruned.
     pub(super) unwanted: BTreeSet<Key>,
-    /// Releases that there are and that it has not.
+    /// Existing releases that it does not have.
     pub(super) others: Others,
     /// Functions that drew randomness or the time.
     pub(super) drawn: Vec<&'static str>,
     /// What a person has to know of it.
     pub(super) warnings: Vec<String>,
-    /// What was encrypted in the files of the source, and must not be told.
+    /// What was encrypted in the files of the source, which no status, event or log may show.
     pub(super) hidden: Vec<Vec<u8>>,
 }
 
@@ -265,7 +265,7 @@ fn made(
     Ok(HelmfilePlan { releases, unwanted, others, drawn, warnings, hidden: Vec::new() })
 }
 
-/// Releases that there are and that are not in a plan.
+/// Existing releases that are not in a plan.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Others {
     /// Those that are in the helmfile, and that selectors or a condition leave out: they are neither kept nor uninstalled.
@@ -281,7 +281,7 @@ pub(super) struct Others {
 pub(super) struct SkippedHelmfiles {
     /// Which one, and what to do.
     pub(super) why: String,
-    /// [`file_id`]s of the others, which were read: what they lack, they lack.
+    /// [`file_id`]s of the helmfiles that were read: a release that they do not list is not in them.
     pub(super) read: BTreeSet<String>,
 }
 

@@ -1,7 +1,7 @@
 //! Releases that leave: those that are no longer in the helmfile, all of a Helmfile that is deleted, and operations that stop
 //! because the Helmfile is suspended.
 //!
-//! Elsewhere: releases that stay (`keep.rs`), the end of a Helmfile (`finalize.rs`).
+//! Elsewhere: releases that stay (`release_reconciler.rs`), the end of a Helmfile (`finalize.rs`).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -64,8 +64,8 @@ enum PruneProgress {
 }
 
 impl<K: Model> Session<K> {
-    /// Uninstalls releases that are no longer in the helmfile, or gives them up: those of a cluster when all others of it are
-    /// as the helmfile says, as `object_store` has it. Nothing where the Helmfile changed meanwhile.
+    /// Uninstalls releases that are no longer in the helmfile, or gives them up. Those of a cluster wait until `kept`
+    /// says that all other releases there are as the helmfile says. Nothing where the Helmfile changed meanwhile.
     pub(super) async fn prune(
         &self,
         planned: &HelmfilePlan,
@@ -189,7 +189,7 @@ impl<K: Model> Session<K> {
         }
     }
 
-    /// A release stays as it is, and is this Helmfile's no more. What is under way on it ends first.
+    /// A release stays as it is, and no longer belongs to this Helmfile. What is under way on it ends first.
     async fn give_up(
         &self,
         row: &ReleaseRow,
@@ -204,7 +204,7 @@ impl<K: Model> Session<K> {
             return Some(PruneProgress::Unfinished(ReleaseProgress::Unfinished(outcome)));
         }
         match why {
-            // Without its history, whoever selects it takes it over.
+            // Without its history in the row, a new owner that selects the release takes it over.
             Why::LeftOut => run.book.update(&key, |row| {
                 *row = ReleaseRow {
                     kube_context: key.context.clone(),
@@ -274,7 +274,7 @@ impl<K: Model> Session<K> {
         for row in run.book.rows() {
             tokio::task::yield_now().await;
             let key = Key::of(&row);
-            // Nothing goes on where nobody can reach.
+            // An unreachable cluster has no operation that could go on.
             let Ok(target) = run.places.of(&key) else { continue };
             if let Some(outcome) = self.stop_unplanned(&row, target, run).await? {
                 outcomes.insert(key, ReleaseProgress::Unfinished(outcome));

@@ -1,7 +1,8 @@
 //! Hooks of a release on which no operation begins: only their manifests were changed, or the release was adopted. Applying
 //! them is held by windows and lifecycles as an operation is; after an operation those that follow it are applied.
 //!
-//! Elsewhere: applying (`hooks.rs`), hooks before an operation, whose lifecycles the operation has asked (`book.rs`).
+//! Elsewhere: applying (`hooks.rs`), hooks before an operation, whose lifecycles the operation has asked
+//! (`release_states.rs`).
 
 use std::sync::atomic::Ordering;
 

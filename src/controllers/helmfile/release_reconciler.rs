@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: their order (`order.rs`), those that left (`prune.rs`) or are suspended (`suspended_releases.rs`), one
 //! release (`release_runner`), what is asked of it (`request.rs`), its hooks (`reapply.rs`, `hooks.rs`), what is said
-//! of it (`book.rs`).
+//! of it (`release_states.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -107,7 +107,7 @@ pub(super) enum ReleaseProgress {
     Unfinished(Outcome),
     /// What it needs is not there.
     Waits,
-    /// It is suspended by itself, and is there as the helmfile said once or is not.
+    /// Its own entry in `spec.suspendedReleases` suspends it; it may never have been installed.
     Suspended {
         /// Whether it was kept before.
         is_there: bool,
@@ -115,7 +115,7 @@ pub(super) enum ReleaseProgress {
 }
 
 impl ReleaseProgress {
-    /// Whether a release is as the helmfile says, or is suspended by itself.
+    /// Whether a release is as the helmfile says, or has its own suspension.
     pub(super) fn is_kept(&self) -> bool {
         matches!(self, Self::Kept | Self::Suspended { .. })
     }
@@ -148,7 +148,7 @@ pub(super) struct HelmfileRun<'r, K: Model> {
     /// The clusters of releases.
     pub(super) places: &'r Places,
     pub(super) timeouts: &'r Timeouts,
-    /// Its releases that are suspended by themselves.
+    /// Its releases that `spec.suspendedReleases` suspends.
     pub(super) suspensions: Suspensions<'r>,
     pub(super) book: &'r Arc<Book<K>>,
     pub(super) secrets: &'r Masking,
@@ -300,7 +300,7 @@ impl<K: Model> Session<K> {
         let uid = run.object.uid().unwrap_or_default();
         let release = (key.name.as_str(), key.namespace.as_str(), key.context.as_str());
         let namespace = &self.node.namespace;
-        // What lifecycles answer is no change of the objects that are awaited.
+        // An answered lifecycle event does not change the objects that are awaited.
         let is_asking =
             !lifecycle::events_of(&self.context, namespace, &uid, Some(release)).is_empty();
         let as_before = as_before.filter(|_| !is_asking);
@@ -455,8 +455,8 @@ impl<K: Model> Session<K> {
         }
     }
 
-    /// Does for a release what the machine says until it has an outcome, and writes down how it is; nothing where the
-    /// Helmfile changed meanwhile.
+    /// Does for a release what the release runner says until it has an outcome, and writes down how it is; nothing
+    /// where the Helmfile changed meanwhile.
     pub(super) async fn drive(
         &self,
         run: &HelmfileRun<'_, K>,

@@ -1,7 +1,7 @@
 //! The rows of a Helmfile's status while its releases are kept, and a Helmfile as the owner of one of them.
 //!
-//! Many releases are kept at a time, and what is to be told of all of them goes into one write.
-//! Elsewhere: the machine (`release_runner`), what a run says of the whole (`report.rs`).
+//! Many releases are reconciled at a time, and one write carries the changes and the events of all of them.
+//! Elsewhere: the release runner (`release_runner`), what a run says of the whole (`report.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ pub(super) struct Book<K: Model> {
     /// The request that the run has seen.
     pub(super) requested: Option<String>,
     pages: Mutex<Pages<K>>,
-    /// One write at a time; whoever waits for it finds that it was about him, too.
+    /// One write at a time; a caller that waited for it finds its own change written, too.
     writing: tokio::sync::Mutex<()>,
 }
 
@@ -57,7 +57,7 @@ struct Pages<K> {
     /// The Helmfile as our last write left it.
     object: Arc<K>,
     rows: Vec<ReleaseRow>,
-    /// What is told once it is written.
+    /// The events to announce once the rows are written.
     events: Vec<Event>,
     /// Counts changes, and which of them are written.
     changed: u64,
@@ -91,7 +91,7 @@ impl<K: Model> Book<K> {
         self.pages().rows.clone()
     }
 
-    /// What is told at the end of the run.
+    /// The events to announce at the end of the run.
     pub(super) fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut self.pages().events)
     }
@@ -126,7 +126,7 @@ impl<K: Model> Book<K> {
         pages.changed += 1;
     }
 
-    /// Tells of something at the next write.
+    /// Queues an event for the next write.
     pub(super) fn tell(&self, event: Event) {
         self.pages().events.push(event);
     }
@@ -182,7 +182,7 @@ impl<K: Model> Book<K> {
         Ok(())
     }
 
-    /// Tells of an event at once.
+    /// Logs and announces an event at once.
     pub(super) fn announce(&self, event: Event) {
         let object = self.object();
         let name = object.name_any();
@@ -199,7 +199,7 @@ impl<K: Model> Book<K> {
     }
 }
 
-/// An event of a release, as it is told of its Helmfile: facts have the prefix of its group.
+/// The event of a release as an event of its Helmfile: its metadata keys have the prefix of the group.
 fn event<K: Model>(of: &words::Event) -> Event {
     let group = model::group::<K>();
     let event = report::event(of);
@@ -223,7 +223,7 @@ fn placed<K: Model>(mut event: Event, context: &str) -> Event {
 pub(super) struct ReleaseOwner<K: Model> {
     pub(super) book: Arc<Book<K>>,
     pub(super) key: Key,
-    /// What asks for the release, as it is known by now.
+    /// The HelmRelease that stands for the release, with its status as known by now.
     pub(super) release: Mutex<Arc<HelmRelease>>,
     /// Other releases of the plan with its namespace and name.
     pub(super) namesakes: Vec<Key>,
@@ -231,9 +231,9 @@ pub(super) struct ReleaseOwner<K: Model> {
     pub(super) hooks: Arc<Hooks>,
     /// How long the manifests of a hook may take.
     pub(super) timeout: Duration,
-    /// What came from Secrets and must not be told.
+    /// What came from Secrets, which no status, event or log may show.
     pub(super) secrets: Masking,
-    /// Whether those before an operation were applied.
+    /// Whether the hooks before an operation were applied.
     pub(super) has_begun: AtomicBool,
 }
 
@@ -253,7 +253,7 @@ impl<K: Model> ReleaseOwner<K> {
         all.iter().find(by_journal).or_else(|| all.iter().find(by_history))
     }
 
-    /// What asks for the release, as it is known by now.
+    /// The HelmRelease that stands for the release, with its status as known by now.
     pub(super) fn release(&self) -> Arc<HelmRelease> {
         self.release.lock().clone()
     }
@@ -375,7 +375,7 @@ impl<K: Model> Owner for ReleaseOwner<K> {
     ) -> Result<Option<String>, Outcome> {
         Ok(match self.apply_hooks(&[When::Before], target, permit, desired, &[]).await? {
             HookApplyOutcome::Refused(text) => Some(text),
-            // The machine asks by itself whether it goes on.
+            // The executor checks itself whether the run was overtaken.
             HookApplyOutcome::Overtaken => None,
             HookApplyOutcome::Applied => {
                 self.has_begun.store(true, Ordering::Relaxed);

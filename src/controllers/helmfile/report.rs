@@ -1,6 +1,6 @@
 //! What is said of a Helmfile at the end of a run, as status and event. Pure.
 //!
-//! Elsewhere: what is said of each release (`book.rs`), conditions (`reconcile`).
+//! Elsewhere: what is said of each release (`release_states.rs`), conditions (`reconcile`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -163,7 +163,7 @@ pub(super) struct HelmfileRunSummary<'r> {
     pub(super) now: Time,
 }
 
-/// The status before and after, and what is told.
+/// The status before and after the run, and the events to announce.
 pub(super) fn report<K: Model>(
     object: &K,
     run: HelmfileRunSummary<'_>,

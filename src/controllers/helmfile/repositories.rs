@@ -1,9 +1,9 @@
 //! Which chart repositories the files of a helmfile may name, and how those are spoken to of which the namespace has a
 //! HelmRepository.
 //!
-//! A file is written by whoever may push to a repository, a spec by whoever may write objects into the namespace: what a spec
-//! may name, a file may not always. Elsewhere: the repositories that a helmfile names (engine `helmfile`), asking them
-//! (`charts.rs`).
+//! Everyone who may push to the source can write a file, everyone who may write objects into the namespace can write a
+//! spec: what a spec may name, a file may not always. Elsewhere: the repositories that a helmfile names (engine
+//! `helmfile`), asking them (`charts.rs`).
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use windlass_runtime::target::ClusterTarget;
 enum RemoteBases {
     /// What a spec may name.
     Free,
-    /// Servers with public addresses, and whatever a HelmRepository of the namespace names.
+    /// Servers with public addresses, and those that a HelmRepository of the namespace names.
     Public,
     /// What a HelmRepository of the namespace names.
     Listed,
@@ -90,7 +90,7 @@ impl Repositories {
                 Charts::new(remotes.public_charts.clone(), remotes.public_oci.clone(), None)
             }
         };
-        // Who has not windlass's rights does not get at buckets as windlass.
+        // A Helmfile without windlass's own rights must not read buckets as windlass.
         let charts = if is_home { charts } else { charts.anonymous() };
         Self { charts, scope, context: context.clone(), namespace: namespace.to_owned() }
     }

@@ -1,6 +1,6 @@
-//! A release of a helmfile as the release machine keeps it: as if a HelmRelease asked for it. Pure.
+//! A release of a helmfile as the release runner keeps it: as if a HelmRelease asked for it. Pure.
 //!
-//! Elsewhere: what the spec of a HelmRelease means (`helm_release`), what becomes of its status (`book.rs`).
+//! Elsewhere: what the spec of a HelmRelease means (`helm_release`), what becomes of its status (`release_states.rs`).
 
 use apply::ignore::Rules;
 use crds::helm::{
@@ -65,7 +65,7 @@ pub(super) fn spec(
         drift_detection: Some(drift),
         install: Some(Install {
             strategy: Some(InstallStrategy { name, retry_interval: retry_interval.clone() }),
-            // Helm tries again whenever somebody asks it to.
+            // Helm tries again at each call, so retries are unlimited.
             remediation: rolls_back
                 .then(|| InstallRemediation { retries: -1, ..InstallRemediation::default() }),
             disable_take_ownership: !operation.takes_ownership,
@@ -159,14 +159,14 @@ pub(super) fn as_helm_release<K: Model>(
     release
 }
 
-/// The rollback of a release that a person asks for.
+/// The rollback of a release that a user requests.
 fn rollback<K: Model>(helmfile: &K, key: &Key) -> Option<reconcile::Rollback> {
     let annotation = helmfile.annotations().get(ROLLBACK)?;
     reconcile::Rollback::of(annotation, Some(&key.to_string()))
 }
 
-/// Whether a person asks a release that is suspended to roll back, and that is neither done nor known to be over, as far as its
-/// row tells: it is carried out, or the status says why not.
+/// Whether a user requests that a suspended release is rolled back, and that is neither done nor known to be over, as
+/// far as its row tells: it is carried out, or the status says why not.
 pub(super) fn rolls_back<K: Model>(helmfile: &K, key: &Key, row: Option<&ReleaseRow>) -> bool {
     let asked = rollback(helmfile, key).zip(row);
     asked.is_some_and(|(asked, row)| {

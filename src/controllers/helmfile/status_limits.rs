@@ -31,7 +31,7 @@ fn size_of(rows: &[ReleaseRow]) -> usize {
     serde_json::to_vec(rows).map_or(0, |bytes| bytes.len())
 }
 
-/// What is told in a row.
+/// The messages of a row and of its conditions.
 fn messages(row: &mut ReleaseRow) -> impl Iterator<Item = &mut String> {
     let conditions = row.status.conditions.iter_mut().map(|it| &mut it.message);
     row.message.iter_mut().chain(conditions)

@@ -1,6 +1,6 @@
-//! Releases that are suspended by themselves: which they are, and what their outcome is.
+//! Releases that `spec.suspendedReleases` suspends: which they are, and what their outcome is.
 //!
-//! A suspended release is neither changed nor uninstalled, whatever the helmfile says and also if the Helmfile is deleted.
+//! A suspended release is neither changed nor uninstalled, also if the helmfile drops it or the Helmfile is deleted.
 //! Elsewhere: a Helmfile that is suspended as a whole (`applier::pause`).
 
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ impl<K: Model> Session<K> {
         known.unwrap_or_else(|| report::is_under_way(row))
     }
 
-    /// A release that is suspended by itself: an operation that is under way stops where nothing is half done. Nothing where
+    /// A release with its own suspension: an operation that is under way stops where nothing is half done. `None` where
     /// the Helmfile changed meanwhile.
     pub(super) async fn suspend_one(
         &self,
@@ -153,7 +153,7 @@ impl<K: Model> Session<K> {
     }
 }
 
-/// How the suspension of a release is told.
+/// The text of a release's suspension, for its row.
 fn suspension_text(entry: &SuspendedRelease) -> String {
     let mut text = "suspended by spec.suspendedReleases".to_owned();
     if let Some(until) = &entry.until {

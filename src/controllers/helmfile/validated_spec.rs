@@ -27,7 +27,7 @@ use windlass_runtime::unsupported::unsupported_text;
 /// What `envFrom` names cannot be read.
 const ENVIRONMENT_ERROR: Reason = Reason::new("EnvironmentError");
 
-/// How long an operation may take of which nobody says it.
+/// How long an operation may take if no field gives its timeout.
 const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The longest that what failed waits for its next attempt unless the spec says so.
@@ -99,7 +99,7 @@ pub(crate) struct HelmfileInputs {
     pub(super) values: Vec<u8>,
     /// Environment variables.
     pub(super) variables: BTreeMap<String, String>,
-    /// Strings of Secrets, which must not be told.
+    /// Strings of Secrets, which no status, event or log may show.
     pub(super) secrets: Masking,
     /// The clusters of those of `kubeContexts` that are in use.
     pub(super) contexts: Contexts,
@@ -161,7 +161,7 @@ async fn variables(
     let mut all = BTreeMap::new();
     let mut hidden = Vec::new();
     let mut problem = None;
-    // All of it is watched before any of it is missed.
+    // All references are watched before a missing one ends the run.
     for source in &spec.env_from {
         let kind = source.kind;
         let name = &source.name;

@@ -172,7 +172,7 @@ impl Attempts {
         self.open.is_some()
     }
 
-    /// Ends the attempt at a revision that is open, unless it goes on; nothing if there is nothing to tell of it.
+    /// Ends the attempt at a revision that is open, unless it goes on; `None` if the attempt has changed nothing.
     fn stop(&mut self, goes_on: impl Fn(&BuildIdentity) -> bool) -> Option<Attempt> {
         let over = self.open.take_if(|open| open.of.as_ref().is_some_and(|of| !goes_on(of)))?;
         (!over.changes.is_empty() || over.is_taken_over).then_some(over)
@@ -221,7 +221,7 @@ impl Attempts {
             self.open = Some(attempt);
             return None;
         }
-        // What went wrong before anything was changed is tried again, and is no operation.
+        // An attempt that failed before it changed anything is repeated, and does not count as an operation.
         let is_settled = outcome.is_settled();
         let is_audited = !attempt.changes.is_empty()
             || is_settled && (attempt.may_be_taken_over || !attempt.answers.is_empty());
@@ -419,7 +419,7 @@ impl Session {
             return;
         }
         let key = audit::correction_key(stretch, &changes);
-        // What a correction waits for afterwards is no part of it.
+        // An outcome that still waits does not make the correction a failure.
         let failed = matches!(ended.outcome, Outcome::Failed(..) | Outcome::Stalled(..));
         let spec = ReleaseAuditSpec {
             subject: subject(object),
@@ -534,7 +534,7 @@ mod tests {
         let names = [AuditOutcome::Stopped, AuditOutcome::Succeeded].map(|it| stopped.key(it));
         assert_ne!(names[0], names[1], "the same revision may be attempted again");
         assert!(!attempts.has_open());
-        // The next one has its own changes, and one without any is no operation.
+        // The next attempt has its own changes, and one without any is not an operation.
         waiting(&mut attempts, &second, vec![change("c")]);
         let stopped = attempts.stop(|_| false).unwrap();
         assert_eq!((stopped.of.as_ref(), stopped.changes.len()), (Some(&second), 1));

@@ -17,7 +17,7 @@ use windlass_runtime::context::Context;
 use windlass_runtime::permit::{Permit, Permits};
 use windlass_runtime::target::ClusterTarget;
 
-/// Why there are none for everybody.
+/// Why no Kustomization may use remote bases.
 const DISABLED: &str = "remote bases are disabled by --no-remote-bases";
 
 /// How bases on other servers are had.
@@ -35,9 +35,9 @@ pub(crate) struct BaseFetchContext {
     pub(super) permits: SharedPermits,
 }
 
-/// The permits of a build: one among those who build, or one among those who ask servers.
+/// The permits of a build: a build permit, or a remote permit while it asks servers.
 ///
-/// Nobody who builds waits for a permit among those who ask, so the two cannot wait for each other.
+/// A build gives up its build permit before it waits for a remote permit, so the two cannot wait for each other.
 pub(in crate::controllers) struct BuildPermits {
     pub(super) building: Permits,
     pub(super) reaching: Permits,
@@ -47,14 +47,14 @@ pub(in crate::controllers) struct BuildPermits {
     pub(super) held: HeldPermits,
 }
 
-/// What a build has of each.
+/// The permits that a build holds now.
 pub(in crate::controllers) struct HeldPermits {
     pub(super) building: Option<Permit>,
     pub(super) reaching: Option<Permit>,
 }
 
 impl BuildPermits {
-    /// The permits of a build that has one already; another is waited for until `cancel`.
+    /// The permits of a build that has its build permit already; another is waited for until `cancel`.
     pub(in crate::controllers) fn new(
         context: &Context,
         namespace: &str,
@@ -71,9 +71,9 @@ impl BuildPermits {
         }
     }
 
-    /// Asks servers without a permit among those who build: others go on meanwhile, however slow a server is.
+    /// Asks servers without a build permit: other builds go on meanwhile, however slow a server is.
     ///
-    /// What was fetched stays in memory, so the permit among those who ask is kept to the end of the build.
+    /// What was fetched stays in memory, so the remote permit is kept to the end of the build.
     pub(in crate::controllers) fn while_asking<T>(&mut self, ask: impl FnOnce() -> T) -> T {
         self.held.building = None;
         if self.held.reaching.is_none() {
@@ -84,7 +84,7 @@ impl BuildPermits {
         answer
     }
 
-    /// Without a permit, nobody wants the build any more.
+    /// `None` if the build was cancelled meanwhile.
     fn wait_for(&self, permits: &Permits) -> Option<Permit> {
         let permit = permits.acquire(&self.namespace);
         self.runtime.block_on(async {
@@ -111,10 +111,10 @@ impl SharedPermits {
 impl Bases {
     /// What a Kustomization may ask, when it is applied at a target. Called within the runtime.
     ///
-    /// Who has windlass's own rights may start a Pod and ask any server from there. Everybody else does not get at
-    /// servers through windlass that they could not ask themselves.
+    /// An account with windlass's own rights may start a Pod and ask any server from there. All other accounts must not
+    /// reach servers through windlass that they could not reach themselves.
     ///
-    /// Differs(flux): it asks every server for everybody, and waits without end.
+    /// Differs(flux): it asks every server for every Kustomization, and waits without end.
     pub(super) fn of(
         context: &Context,
         target: &ClusterTarget,
@@ -194,7 +194,7 @@ impl<F: BuildFiles> BuildFiles for Refusing<F> {
     }
 }
 
-/// Files whose remote parts are asked for without a permit among those who build.
+/// Files whose remote parts are asked for without a build permit.
 struct Asking<'l, F> {
     remotes: Remotes<F>,
     permits: SharedPermits,

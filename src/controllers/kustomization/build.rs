@@ -122,7 +122,7 @@ impl Session {
         }
     }
 
-    /// What is waited for, unless the object or its source changed meanwhile, or somebody asked for a full run.
+    /// What is waited for, unless the object or its source changed meanwhile, or a full run was requested.
     pub(super) fn waited_for(
         &self,
         object: &Kustomization,
@@ -177,7 +177,7 @@ impl Session {
         }
         let mut memory = self.memory();
         let settled = memory.settled.as_ref()?;
-        // Nothing tells of the health of objects that others made, so they are asked at the interval.
+        // No watch reports the health of objects that others made, so they are read at the interval.
         if settled.asks_others && verify != Verify::Drifted {
             return None;
         }

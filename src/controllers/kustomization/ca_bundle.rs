@@ -1,7 +1,7 @@
 //! CustomResourceDefinitions that carry a placeholder in place of the certificates of their conversion webhook.
 //!
-//! Kubernetes stores such a definition and never serves it ("The conversion webhook CABundle is invalid"); whoever injects
-//! the certificates does so later.
+//! Kubernetes stores such a definition and never serves it ("The conversion webhook CABundle is invalid"); an injector
+//! such as cert-manager puts the certificates in later.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -35,7 +35,7 @@ pub(super) fn remove_unusable(object: &mut Object) {
 /// else is in PEM does not either.
 fn has_certificate(text: &str) -> bool {
     let Ok(pem) = BASE64.decode(text.replace(['\r', '\n'], "")) else { return false };
-    // What is empty is no placeholder.
+    // A bundle that decodes to nothing does not count as a placeholder.
     pem.is_empty()
         || CertificateDer::pem_slice_iter(&pem)
             .filter_map(Result::ok)

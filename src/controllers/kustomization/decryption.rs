@@ -278,7 +278,7 @@ pub(super) fn is_still_encrypted(object: &Object) -> bool {
     is_encrypted && !switch.is_some_and(|says| says.eq_ignore_ascii_case("disabled"))
 }
 
-/// What was hidden in a file: its encrypted values; all of it where it is no map.
+/// The secrets of a file: its encrypted values, or the whole text if it is not a map.
 pub(in crate::controllers) fn revealed_in_file(
     format: SopsFormat,
     encrypted: &[u8],

@@ -1,4 +1,4 @@
-//! The world of a Kustomization: the objects of a cluster, and the inventory in its own status.
+//! Observes and executes for a Kustomization: the objects of a cluster, and the inventory in its own status.
 //!
 //! Here: what a run knows, looking stage by stage, performing steps. Elsewhere: one object's comparison (`observe`),
 //! one object's write (`write`), what to do (`apply::plan`).
@@ -38,7 +38,7 @@ use windlass_runtime::record::Latest;
 use windlass_runtime::rights_watch::rights;
 use windlass_runtime::target::ClusterTarget;
 
-/// How many objects are applied so soon that nobody is told so.
+/// Up to so many objects are applied without a progress report, because that takes little time.
 const MAX_UNREPORTED_APPLY_OBJECTS: usize = 16;
 
 /// When something is tried again that failed through no fault of the spec.
@@ -52,11 +52,11 @@ struct ObservedKustomizationState {
     seen: BTreeMap<ObjectId, SeenState>,
     /// Live objects as last read, for writes and health.
     live: BTreeMap<ObjectId, Object>,
-    /// Versions of live objects that were not read, as their dry-runs told them.
+    /// Versions of live objects that were not read, as their dry-runs answered them.
     tried: BTreeMap<ObjectId, String>,
     /// Objects that were healthy when last read, and the resourceVersions in which they were.
     healthy: BTreeMap<ObjectId, u64>,
-    /// Who holds fields of objects that drifted, as it is told.
+    /// Who holds fields of objects that drifted, as text for messages.
     rivals: BTreeMap<ObjectId, String>,
     /// Something was refused through no fault of the spec.
     is_transient: bool,
@@ -71,7 +71,7 @@ struct ObservedKustomizationState {
     changes: Vec<(ObjectId, Action)>,
     /// What changed in objects that were configured.
     fields: BTreeMap<ObjectId, Vec<String>>,
-    /// Stand for kinds that are not served yet, and for rights.
+    /// Nodes for kinds that are not served yet, and for rights.
     missing: BTreeSet<ObjectKey>,
 }
 
@@ -79,7 +79,7 @@ struct ObservedKustomizationState {
 pub(super) struct KustomizationExecutor {
     context: Arc<Context>,
     target: Arc<ClusterTarget>,
-    /// Among those who apply there.
+    /// Its permit to apply in the cluster.
     permit: RunPermit,
     node: ObjectKey,
     latest: Arc<Latest<Kustomization>>,
@@ -111,7 +111,7 @@ pub(super) struct ApplySettings {
     pub(super) failed_wait: Option<FailedWait>,
     /// This very build was applied to its end before.
     pub(super) is_correction: bool,
-    /// Objects that somebody else changes again and again.
+    /// Objects that another manager changes again and again.
     pub(super) contests: Arc<Mutex<Contests>>,
     /// What must not be repeated of what API servers and objects say.
     pub(super) secrets: Masking,
@@ -128,7 +128,7 @@ pub(super) enum Verify {
     Drifted,
     /// All that changed in any way; what comes round with the interval.
     Moved,
-    /// All: somebody asked.
+    /// All: a reconciliation was requested.
     Everything,
 }
 
@@ -270,7 +270,7 @@ impl KustomizationExecutor {
                 let labelled = if ours { OwnerLabel::Yes } else { OwnerLabel::No };
                 // What was not examined has no version that it could be ahead of.
                 let version = known.examined.get(&id).copied().unwrap_or(LATEST_VERSION);
-                // A loss during the run has woken the node by itself.
+                // The watch has woken the node already for an object that was lost during the run.
                 let since = self.target.watcher().now();
                 awaited.push(AwaitedObject { resource, labelled, version, since, id });
             }
@@ -285,7 +285,7 @@ impl KustomizationExecutor {
         self.target.cluster.resource(&gvk).await
     }
 
-    /// What a request without a usable answer means: it is no fault of the spec, so it is repeated soon.
+    /// The outcome of a request without a usable answer: the spec is not at fault, so the request is repeated soon.
     fn no_answer(&self, error: &ClusterError) -> Outcome {
         self.note(error);
         let at = self.again_at(error.is_transient());
@@ -299,8 +299,7 @@ impl KustomizationExecutor {
         if is_transient { soon.min(self.settings.retry_at) } else { self.settings.retry_at }
     }
 
-    /// Whether somebody suspended the Kustomization since the run began, or its window closed: it stops at the
-    /// next step.
+    /// Whether a user suspended the Kustomization since the run began, or its window closed: it stops at the next step.
     fn stopped(&self) -> Option<Outcome> {
         let now = self.context.seen::<Kustomization>(&self.node.namespace, &self.node.name)?;
         super::pause::stop(&now, &self.desired.revision, self.settings.retry_at)

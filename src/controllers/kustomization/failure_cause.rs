@@ -1,4 +1,4 @@
-//! What lies below objects whose health was awaited in vain: what their Pods say, as releases show it, too.
+//! Why objects did not become healthy in time: what their Pods say, as releases show it, too.
 //!
 //! It is asked for once, when a wait has failed. Elsewhere: what a Pod says (engine `cause`), the message of the wait (engine
 //! `apply`).
@@ -119,7 +119,7 @@ mod tests {
         let text = "timeout waiting for: [Pod/shop/web-1 status: 'InProgress']".to_owned();
         for (others, expected) in [
             (None, "container 'app' ImagePullBackOff"),
-            // Which of them it is has to be told.
+            // With several objects the text names the Pod.
             (
                 Some(ObjectKey::new("", "Service", "shop", "web")),
                 "container 'app' of Pod web-1 ImagePullBackOff",

@@ -24,7 +24,7 @@ impl Inputs {
         object: &Kustomization,
         references: &mut References,
     ) -> Result<Self, Outcome> {
-        // All of it is watched before any of it is missed.
+        // All references are watched before a missing one ends the run.
         let substitution = Substitution::read(settings, object, references).await;
         let decryption = Decryption::read(settings, object, references).await;
         Ok(Self { substitution: substitution?, decryption: decryption? })
@@ -41,7 +41,7 @@ impl Inputs {
         }
     }
 
-    /// What of it is shown to nobody.
+    /// The values that no status, event or log may show.
     pub(super) fn secrets(&self) -> Masking {
         self.substitution.as_ref().map(|it| it.secrets.clone()).unwrap_or_default()
     }

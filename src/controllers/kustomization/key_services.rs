@@ -1,4 +1,5 @@
-//! Services that decrypt data keys, asked during a build: as whom, for how long, and what the build holds meanwhile.
+//! Services that decrypt data keys, asked during a build: with which identity, for how long, and what the build holds
+//! meanwhile.
 //!
 //! Elsewhere: the protocols (`sources::kms`), which keys of a file are asked for (`sops`), permits (`bases.rs`).
 
@@ -18,7 +19,8 @@ use super::bases::SharedPermits;
 use crate::time_limit::TimeLimit;
 use windlass_runtime::context::Context;
 
-/// How long all services of a build may take together, whatever `spec.timeout` is: meanwhile it keeps one of few permits.
+/// How long all services of a build may take together, also if `spec.timeout` is longer: meanwhile the build keeps one
+/// of few permits.
 const KEY_SERVICES_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The flag with which windlass's own identity decrypts nothing.

@@ -93,14 +93,14 @@ fn is_under_way(object: &Kustomization) -> bool {
     is_unknown(reconcile::READY) || is_unknown(HEALTHY) || is_suspended
 }
 
-/// What is written and told.
+/// The status to write and the events to announce.
 pub(super) struct Report {
     pub(super) before: KustomizationStatus,
     pub(super) after: KustomizationStatus,
     pub(super) events: Vec<Event>,
 }
 
-/// A wait that the status tells of.
+/// A wait that the status records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Waiting {
     /// What is waited for, as the plan's reason names it.
@@ -139,7 +139,8 @@ pub(super) fn phase(phase: &str, revision: &str, timeout: Duration) -> String {
     format!("{phase} for revision {revision} with a timeout of {timeout}")
 }
 
-/// Whether a run does something that `Ready` says nothing of yet: it is decided neither that nor while health is awaited.
+/// Whether a run is about something that `Ready` does not report yet: the status has no result of this revision, and
+/// does not say that its health is awaited.
 pub(super) fn is_new(object: &Kustomization, revision: &str) -> bool {
     let attempted = object.status.as_ref().and_then(|s| s.last_attempted_revision.as_deref());
     let awaits = || {
@@ -204,8 +205,8 @@ pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Repo
     let failed_anew = is_failure(run.outcome) && !was_reported(&had, run.outcome);
     let recovered =
         run.outcome.is_settled() && !Condition::is(&had, reconcile::READY, ConditionStatus::True);
-    // Parity(flux): whoever shows a commit's state waits for an event about it, also where it touches nothing of ours.
-    // Differs(flux): a run that finds a revision as it was applied is no event.
+    // Parity(flux): notifications that set a commit's state need an event for it, also where the commit touches no
+    // applied object. Differs(flux): a run that finds a revision already applied sends no event.
     let is_new =
         !run.changes.is_empty() || failed_anew || recovered || is_new_revision(&before, run);
     // Its newest entry is what is live, also where a build changed no object.
@@ -231,7 +232,7 @@ fn is_new_revision(before: &KustomizationStatus, run: &KustomizationRun<'_>) -> 
     run.outcome.is_settled() && before.last_applied_revision.as_deref() != Some(run.revision)
 }
 
-/// The facts about a revision; those that nobody knows are left out.
+/// The metadata about a revision; unknown values are left out.
 fn facts(prefix: &str, revision: &str, origin_revision: &str) -> BTreeMap<String, String> {
     let all = [("revision", revision), ("originRevision", origin_revision)];
     let known = all.into_iter().filter(|(_, value)| !value.is_empty());
@@ -313,7 +314,7 @@ fn lines(changes: &[(ObjectId, Action)]) -> String {
     lines.join("\n")
 }
 
-/// Changes of some actions, as one event tells of them; nothing if there are none.
+/// The lines of changes with some actions, for one event; none if there are none.
 fn change_lines(
     changes: &[(ObjectId, Action)],
     is_listed: impl Fn(Action) -> bool,
@@ -331,7 +332,7 @@ fn facts_of_last(object: &Kustomization) -> BTreeMap<String, String> {
     facts(GROUP, revision.unwrap_or_default(), origin.unwrap_or_default())
 }
 
-/// What is told when a Kustomization has taken everything along.
+/// The events for a deleted Kustomization whose objects are deleted.
 pub(super) fn finalized(object: &Kustomization, changes: &[(ObjectId, Action)]) -> Vec<Event> {
     if changes.is_empty() {
         return Vec::new();
@@ -342,7 +343,7 @@ pub(super) fn finalized(object: &Kustomization, changes: &[(ObjectId, Action)]) 
     vec![Event { severity: Severity::Info, reason, message, metadata }]
 }
 
-/// What is told when `subject` is gone, without which nobody can delete the objects of a leaving Kustomization.
+/// The event for a deleted Kustomization whose objects cannot be deleted, because `subject` is gone.
 pub(super) fn left_behind(object: &Kustomization, subject: &str) -> Event {
     let inventory = object.status.as_ref().and_then(|s| s.inventory.as_ref());
     let ids = inventory.iter().flat_map(|i| &i.entries).map(|entry| entry.id.as_str());
@@ -395,7 +396,7 @@ fn events(
         }
         Outcome::Running(..) => {}
         Outcome::Blocked(..) | Outcome::Failed(..) | Outcome::Stalled(..) if is_reported => {}
-        // Parity(flux): whoever creates an object mostly creates its source as well, so this is in the log only.
+        // Parity(flux): users mostly create an object together with its source, so this is logged only.
         Outcome::Blocked(reason::ARTIFACT_FAILED, ..) => {}
         Outcome::Blocked(why, text, _) => events.push(info(why.as_str(), text.clone())),
         Outcome::Failed(why, text, _) | Outcome::Stalled(why, text) => {

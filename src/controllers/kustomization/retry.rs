@@ -24,7 +24,7 @@ pub(super) struct BuildIdentity {
 }
 
 impl BuildIdentity {
-    /// The same spec and objects, at whatever revision.
+    /// The same spec and objects; the revisions may differ.
     pub(super) fn is_same_build(&self, other: &Self) -> bool {
         self.generation == other.generation && self.digest == other.digest
     }
@@ -34,7 +34,7 @@ impl BuildIdentity {
 #[derive(Default)]
 pub(super) struct LastApplied {
     judged: Option<BuildIdentity>,
-    /// The status tells of another cluster or user: no attempt of this one has come to its end.
+    /// The status is about another cluster or user: no attempt at this one has ended.
     has_moved: bool,
 }
 
@@ -49,7 +49,7 @@ impl LastApplied {
         (self.judged, self.has_moved) = (Some(judged), false);
     }
 
-    /// It is applied elsewhere, or as somebody else.
+    /// It is applied to another cluster or as another user.
     pub(super) fn moved(&mut self) {
         (self.judged, self.has_moved) = (None, true);
     }
@@ -62,7 +62,8 @@ impl LastApplied {
 }
 
 impl Session {
-    /// A wait that failed is repeated when its time has come or somebody asks: then all is built and read afresh.
+    /// A wait that failed is repeated when its time has come or a reconciliation is requested: then all is built and
+    /// read afresh.
     pub(super) fn end_failed_wait(&self, object: &Kustomization) {
         let asked = self.verify(object) == Verify::Everything;
         let mut memory = self.memory();
@@ -79,7 +80,7 @@ impl Session {
         (of == judged).then(|| wait.clone())
     }
 
-    /// Remembers how an attempt ended, and when a refusal that will not change by itself is tried again.
+    /// Remembers how an attempt ended, and when a refusal that will last is tried again.
     pub(super) fn remember_failure(
         &self,
         object: &Kustomization,
@@ -140,7 +141,7 @@ mod tests {
         assert!(applied.is(&first, || false) && !applied.is(&second, || false));
         let elsewhere = BuildIdentity { revision: "main@sha1:2".to_owned(), ..first.clone() };
         assert!(applied.is(&elsewhere, || false), "a revision that builds the same");
-        // The second is begun and does not come to its end, and the way back is no correction.
+        // The second attempt does not come to its end, so going back to the first is not a correction.
         applied.begin();
         assert!(!applied.is(&first, || false));
         applied.end(second.clone());

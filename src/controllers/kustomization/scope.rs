@@ -41,8 +41,8 @@ pub(crate) async fn scoped(
 
 /// The cluster-scoped kinds of manifests and health checks that name a namespace.
 ///
-/// What a kind is says the build, if it has its CustomResourceDefinition, else the API server. A kind of which neither
-/// says anything keeps its namespace: its objects cannot be compared anyway.
+/// The build says whether a kind is cluster-scoped if it has its CustomResourceDefinition, else the API server. A kind
+/// that neither knows keeps its namespace: its objects cannot be compared anyway.
 async fn cluster_scoped(
     stages: &[Stage],
     health: &[(ObjectId, String)],
@@ -56,7 +56,7 @@ async fn cluster_scoped(
             Some(scope) => *scope == ResourceScope::Cluster,
             None => match cluster.resource(&gvk).await {
                 Ok(resource) => !resource.namespaced,
-                // Nobody is there to be asked.
+                // The API server does not answer, so the other kinds are not asked for.
                 Err(ClusterError::NoAnswer(_)) => break,
                 Err(_) => false,
             },

@@ -23,7 +23,7 @@ pub(crate) struct Substitution {
     invalid: Option<InvalidName>,
     unset: Unset,
     is_always: bool,
-    /// Values that are shown to nobody.
+    /// Values that no status, event or log may show.
     pub(super) secrets: Masking,
     has_secrets: bool,
     /// Of all that a build depends on here.

@@ -177,7 +177,7 @@ pub(super) fn finalize(object: &Kustomization, timeouts: Timeouts) -> ApplyDesir
 /// Whether a build without a single object deletes what was applied before.
 ///
 /// Parity(flux): it does, by default. Neither the annotation nor anything else that a tenant may write weakens the
-/// flag, and what cannot be read is no permission.
+/// flag, and an unreadable annotation does not permit it.
 fn may_be_empty(object: &Kustomization, settings: &Settings) -> bool {
     let says = object.annotations().get(ALLOW_EMPTY);
     !settings.no_empty_builds && says.is_none_or(|says| says == "true")
@@ -256,7 +256,7 @@ fn built(
     let desired = Arc::new(ApplyDesiredState {
         own: own_id(object),
         stages,
-        // A folder that is missing was refused above, whatever is said here.
+        // A missing folder was refused above, so this is about empty builds only.
         empty_is_intended: may_be_empty(object, settings),
         prune: spec.prune,
         health,

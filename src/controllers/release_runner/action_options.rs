@@ -14,7 +14,7 @@ use windlass_serve::settings::Settings;
 /// How a revision is made of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RevisionOptions {
-    /// Whether objects that exist and belong to nobody, or to another release, are taken over.
+    /// Whether existing objects that belong to no release, or to another one, are taken over.
     pub(crate) take_ownership: bool,
     /// What is done about the CRDs in the chart's `crds`.
     pub(crate) crds: CrdsPolicy,
@@ -68,7 +68,7 @@ impl ActionOptions {
             },
             upgrade: RevisionOptions {
                 take_ownership: !upgrade.disable_take_ownership,
-                // Parity(flux): they are created in an upgrade too, whatever its documentation says.
+                // Parity(flux): CRDs are created in an upgrade too, although Flux's documentation says otherwise.
                 crds: upgrade.crds.unwrap_or_default(),
                 skip_schema: upgrade.disable_schema_validation,
                 disable_openapi: upgrade.disable_openapi_validation,

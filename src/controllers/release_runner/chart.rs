@@ -28,7 +28,7 @@ pub(crate) struct LoadedChart {
     pub(crate) chart: Chart,
     /// The digest of the registry's artifact, where the version contains it.
     pub(crate) oci_digest: String,
-    /// Its templates, once somebody parsed them.
+    /// Its templates, once a render has parsed them.
     pub(super) templates: Mutex<Option<Templates>>,
 }
 
@@ -89,7 +89,8 @@ pub(crate) struct ChartSource {
 }
 
 impl ChartSource {
-    /// What names the chart as it is: its artifact, and the revision that its version may tell of.
+    /// Identifies the content of the chart: its artifact, and the revision, whose digest may become part of the
+    /// version.
     pub(crate) fn key(&self) -> String {
         format!("{} {} {}", self.artifact.digest, self.node.kind, self.artifact.revision)
     }
@@ -170,7 +171,7 @@ pub(crate) fn of_archive(
 fn has_digest(kind: &str, revision: &str) -> bool {
     match kind {
         "HelmChart" => false,
-        // Whoever offers it may name a version only.
+        // The provider of an ExternalArtifact may name a version only.
         "ExternalArtifact" => revision.contains(':'),
         _ => true,
     }

@@ -222,8 +222,8 @@ impl<O: Owner> ReleaseExecutor<O> {
         Ok((all, None))
     }
 
-    /// Whether a definition is to stay as it is, because it would not fit the objects that exist: a rollback has left it, which
-    /// is no drift.
+    /// Whether a definition is to stay as it is, because the manifest would not fit the objects that exist: a rollback
+    /// has left it, which is not drift.
     ///
     /// # Errors
     /// The API server could not be asked.
@@ -271,7 +271,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         ];
         let guard = self.guard();
         if self.comes_with_the_chart(live.name()) {
-            // It is no object of the release any more, and the owner keeps it.
+            // The owner keeps it as a CRD of its chart, so it only stops being an object of the release.
             return guard.unmark(live, MANAGER, &mine[2..]).await;
         }
         let removal = guard.remove(permit, live, MANAGER, &mine, propagation);

@@ -102,7 +102,8 @@ impl<O: Owner> ReleaseExecutor<O> {
                 false => Drift::Error(self.desired_release.masked(&faults.join("; "))),
             });
         }
-        // Differs(flux): what cannot be compared keeps nothing else from being corrected; the run after that tells of it.
+        // Differs(flux): an object that cannot be compared does not keep others from being corrected; the run after
+        // that reports it.
         for fault in faults {
             line(&mut text, &self.desired_release.masked(&format!("{fault} (comparison failed)")));
         }
@@ -111,7 +112,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         Ok(Drift::Found { digest, text })
     }
 
-    /// Whether drift of an object is corrected now: not without end where somebody else undoes it each time.
+    /// Whether drift of an object is corrected now: not without end where another manager undoes it each time.
     fn is_within_measure(&self, member: &Member) -> bool {
         let id = &member.id;
         let watcher = self.target.watcher();

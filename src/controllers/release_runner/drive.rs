@@ -31,7 +31,7 @@ struct DriveState {
     hook_watch: Option<Arc<HookWatch>>,
     /// Whether an operation is under way, as far as this process knows.
     under_way: Option<bool>,
-    /// Objects that somebody else changes again and again.
+    /// Objects that another manager changes again and again.
     contests: Arc<Mutex<Contests>>,
     /// Runs that failed in a row.
     retries: Retries,
@@ -105,7 +105,7 @@ pub(crate) struct DriveReport {
     pub(crate) running: Option<String>,
     /// Whether it waits for objects or a hook, so that a further run has nothing to do but observe them.
     pub(crate) is_waiting: bool,
-    /// Whether the API server did not answer, which holds for whatever else is done there.
+    /// Whether the API server did not answer; other releases in the same cluster need not try then.
     pub(crate) is_unanswered: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The world of a release: its records, the objects of a cluster, and the status that its owner keeps.
+//! Observes and executes for a release: its records, the objects of a cluster, and the status that its owner keeps.
 //!
 //! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`render`, `hooks`, `write`),
 //! observing objects (`observe`, `drift`), what to do (engine `release`).
@@ -65,7 +65,7 @@ pub(super) struct ObservedReleaseState {
     pub(super) under_way: Option<bool>,
     /// Follows the hook that is due.
     pub(super) hook_watch: Option<Arc<HookWatch>>,
-    /// Who holds fields of objects that drifted, as it is told.
+    /// Who holds fields of objects that drifted, as text for messages.
     pub(super) rivals: BTreeMap<ObjectId, String>,
     /// Objects that drifted, as they are applied.
     pub(super) drifted: Vec<DriftedObject>,
@@ -75,7 +75,7 @@ pub(super) struct ObservedReleaseState {
     outdated: bool,
     /// A request had no answer.
     is_unanswered: bool,
-    /// Stand for the rights that requests lacked.
+    /// Nodes for the rights that requests lacked.
     lacked: BTreeSet<ObjectKey>,
 }
 
@@ -101,12 +101,12 @@ fn text_of(record: &Record) -> ManifestDigest {
 pub(super) struct ReleaseExecutor<O> {
     pub(super) context: Arc<Context>,
     pub(super) target: Arc<ClusterTarget>,
-    /// Among those who apply there.
+    /// Its permit to apply in the cluster.
     pub(super) permit: RunPermit,
     pub(super) node: ObjectKey,
     pub(super) owner: Arc<O>,
     pub(super) desired_release: Arc<DesiredRelease>,
-    /// Objects that somebody else changes again and again.
+    /// Objects that another manager changes again and again.
     pub(super) contests: Arc<Mutex<Contests>>,
     pub(super) known: Mutex<ObservedReleaseState>,
 }
@@ -140,7 +140,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         &self.desired_release.desired
     }
 
-    /// Whether somebody changed, suspended or deleted the owner since the run began: another run has to decide.
+    /// Whether the owner was changed, suspended or deleted since the run began: another run has to decide.
     pub(super) fn is_outdated(&self) -> bool {
         self.known().outdated
     }
@@ -162,7 +162,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         (known.healthy, known.storage) = (healthy, records);
     }
 
-    /// What [`Executor::resume`] of the next run wants: objects that are ready, and the records.
+    /// What [`ReleaseExecutor::resume`] of the next run wants: objects that are ready, and the records.
     pub(super) fn left(&self) -> (BTreeMap<ObjectId, u64>, Option<Arc<Storage>>) {
         let mut known = self.known();
         (std::mem::take(&mut known.healthy), known.storage.take().filter(|it| it.is_kept()))
@@ -182,7 +182,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         self.known().revisions.last().map(|it| it.record.clone())
     }
 
-    /// What a request without a usable answer means: it is no fault of the spec, so it is repeated soon.
+    /// The outcome of a request without a usable answer: the spec is not at fault, so the request is repeated soon.
     pub(super) fn no_answer(&self, error: &ClusterError) -> Outcome {
         self.known().is_unanswered |= matches!(error, ClusterError::NoAnswer(_));
         Outcome::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(self.soon()))
@@ -212,7 +212,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let is_unanswered = matches!(error, StorageError::Cluster(ClusterError::NoAnswer(_), _));
         self.known().is_unanswered |= is_unanswered;
         let at = match error {
-            // Whoever wrote it is at work, so there is something to see at once.
+            // Another client is writing to it now, so its result can be read soon.
             StorageError::Conflict(_) => {
                 jiff::Timestamp::now().saturating_add(Duration::from_secs(1)).unwrap_or(Time::MAX)
             }
@@ -258,8 +258,8 @@ impl<O: Owner> ReleaseExecutor<O> {
         }
     }
 
-    /// Puts on objects whose they are: the labels of the owner, and owner references where they are asked for. These
-    /// cross neither namespaces nor clusters.
+    /// Sets on objects the labels of the owner, and owner references where they are asked for. These cross neither
+    /// namespaces nor clusters.
     pub(super) fn label(&self, members: &mut [Member]) {
         for (key, value) in self.owner.labels() {
             members.iter_mut().for_each(|member| member.object.set_label(key, &value));
@@ -313,7 +313,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let Some(last) = revisions.last().filter(|_| !desired.deleted) else { return Ok(()) };
         let journal = last.journal.as_ref();
         let known = self.owner.status();
-        // Of what nobody here has operated on, the status of its owner says whose it is.
+        // Without a journal of windlass, the status of its owner says whose release it is.
         let is_ours = match journal {
             Some(journal) => desired.owns(journal),
             None => snapshot::latest(&known.history).is_some_and(|it| it.targets(&last.record)),
@@ -328,7 +328,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         jiff::Timestamp::now().saturating_add(self.desired().interval).unwrap_or(Time::MAX)
     }
 
-    /// Has the owner keep what was decided, and tell of what happened.
+    /// Has the owner keep what was decided, and announce what happened.
     async fn tell(&self, report: &Report) -> Result<(), Outcome> {
         if report.ended.is_some() {
             self.audit().await;
@@ -580,13 +580,13 @@ impl<O: Owner> reconcile::Executor<Release> for ReleaseExecutor<O> {
         if !matches!(step, ReleaseStep::Tell(_)) {
             self.owner.settle().await?;
         }
-        // Statuses and records are written to their end, whatever somebody wants by now.
+        // Statuses and records are written to their end, also if the spec has changed by now.
         let is_bookkeeping = matches!(step, ReleaseStep::Tell(_) | ReleaseStep::Write(_));
         if !is_bookkeeping && self.owner.is_overtaken(self.desired()) {
             return Err(self.overtaken());
         }
         if matches!(step, ReleaseStep::Open { .. } | ReleaseStep::Write(_)) {
-            // Until the next run nobody knows what came of it.
+            // Until the next run observes it, the result of the step is unknown.
             self.known().under_way = None;
         }
         let outcome = self.done(step).await?;

@@ -1,8 +1,8 @@
-//! Follows the object of the hook that is due, from before it is created until the operation goes on: how it ended is known
-//! also where it is gone before anybody observes (a Job with `ttlSecondsAfterFinished: 0`).
+//! Follows the object of the hook that is due, from before it is created until the operation goes on: its end is known
+//! also if the object is deleted before a run observes it (a Job with `ttlSecondsAfterFinished: 0`).
 //!
-//! The watch is a task of its own and holds nobody up. It is windlass's own and not the tenant's, but it takes note only of
-//! an object that carries the mark of this operation, which a request in the tenant's name created.
+//! The watch is a task of its own and delays no run. It uses windlass's own rights and not the tenant's, but it takes
+//! note only of an object that carries the mark of this operation, which a request in the tenant's name created.
 //! Elsewhere: what follows (`hooks`, engine `release`).
 
 use std::sync::Arc;
@@ -160,7 +160,7 @@ impl HookWatch {
         self.task.is_some() && !self.hook.is_noted && seen.listed && !seen.has_gap
     }
 
-    /// Whether it wakes its node by itself.
+    /// Whether the watch wakes the node of the release, so that no poll is needed.
     pub(super) fn wakes(&self) -> bool {
         let seen = locked(&self.shared);
         self.task.is_some() && seen.listed && !seen.broken

@@ -281,7 +281,7 @@ fn is_leaving(live: &Object) -> bool {
     live.meta("deletionTimestamp").is_some_and(|it| !it.is_null())
 }
 
-/// An object that another operation created, or somebody else.
+/// An object that another operation or another client created.
 fn of_others(member: &Member) -> HookObject {
     // A CRD is never deleted, so it is changed instead of created.
     if member.id.kind == CRD { HookObject::Missing } else { HookObject::Theirs }

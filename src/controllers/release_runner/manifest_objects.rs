@@ -11,7 +11,7 @@ use crate::controllers::crd_guard::claims;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::{Cluster, ClusterError};
 
-/// Label by which Helm tells what it manages.
+/// Label by which Helm marks what it manages.
 pub(super) const MANAGED_BY: (&str, &str) = claims::MANAGED_BY;
 /// Annotation that names the release that has an object.
 pub(super) const RELEASE_NAME: &str = "meta.helm.sh/release-name";
@@ -67,7 +67,7 @@ pub(crate) async fn placed(
     let resource = cluster.resource(&object.gvk()).await?;
     match resource.namespaced {
         true if object.namespace().is_empty() => object.set_namespace(namespace),
-        // Parity(helm 4): what has no namespace is found by its name, whatever the manifest says.
+        // Parity(helm 4): a cluster-scoped object is found by its name; a namespace in its manifest is ignored.
         false if !object.namespace().is_empty() => {
             object.metadata_mut().remove("namespace");
         }
@@ -82,7 +82,7 @@ pub(crate) async fn placed(
 /// server that is down hides it.
 ///
 /// # Errors
-/// Every refusal, and that nobody can say whether it is there.
+/// Every refusal, and answers that leave open whether the object exists.
 pub(crate) async fn reached(
     cluster: &Cluster,
     object: Object,
@@ -104,7 +104,7 @@ pub(crate) async fn reached(
     }
 }
 
-/// Puts on an object whose it is.
+/// Sets the label and the annotations that name the release of an object.
 pub(crate) fn owned(object: &mut Object, name: &str, namespace: &str) {
     object.set_label(MANAGED_BY.0, MANAGED_BY.1);
     object.set_annotation(RELEASE_NAME, name);

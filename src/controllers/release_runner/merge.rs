@@ -1,11 +1,12 @@
 //! Objects merged by us rather than by the server, for releases that are applied as Helm 3 does it.
 //!
-//! Three objects are merged: what the revision before said, what this one says, and what is there. What was said before
-//! and is not said any more goes; what is said is written; what others added stays.
+//! Three objects are merged: the manifest of the previous revision, the new manifest, and the live object. Fields that
+//! only the previous manifest has are removed, fields of the new manifest are written, and fields that others added
+//! stay.
 //!
 //! Source of the semantics: apimachinery `strategicpatch.CreateThreeWayMergePatch`. Lists whose items have a key in the
 //! types of built-in kinds are merged by it; others are replaced. Differs(helm 4): the result is sent as a merge patch
-//! (RFC 7386) of what differs from the live object, whatever its kind.
+//! (RFC 7386) of what differs from the live object, for objects of every kind.
 
 mod table;
 
@@ -77,7 +78,7 @@ fn merged_value(
 }
 
 impl Items {
-    /// Whether an item has what it is known by.
+    /// Whether an item has its merge key.
     fn know(self, item: &Value) -> bool {
         match self {
             Self::Strings => !item.is_object() && !item.is_array(),
@@ -85,7 +86,7 @@ impl Items {
         }
     }
 
-    /// What an item is known by: two items with the same are versions of one.
+    /// The merge key of an item: two items with the same key are versions of one.
     fn identity(self, item: &Value) -> Option<&Value> {
         match self {
             Self::Strings => Some(item),
@@ -94,7 +95,7 @@ impl Items {
     }
 }
 
-/// Where the items of a list are, by what they are known by: lists have the length that a user gave them.
+/// The places of the items of a list by merge key: lists have the length that a user gave them.
 struct Places<'v> {
     items: Items,
     list: &'v [Value],

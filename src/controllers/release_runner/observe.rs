@@ -20,7 +20,7 @@ use crate::controllers::crd_guard;
 use windlass_cluster::{ClusterError, version};
 use windlass_runtime::object_watcher::{AwaitedObject, Moment, OwnerLabel};
 
-/// How often an object is observed that no watch tells of.
+/// How often an object is observed that no watch reports.
 const UNWATCHED_OBJECT_POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// An object on which a release waits, as Flux's waits name it.
@@ -132,7 +132,8 @@ impl<O: Owner> ReleaseExecutor<O> {
         let is_late = self.is_late(record);
         let mut strings = Vec::new();
         for (member, state) in unready {
-            // What it is that is waited for costs requests, so it is asked for when it is told.
+            // Finding the cause costs requests, so it is looked for only when the wait is over and the message is
+            // reported.
             let cause = match is_late {
                 true => failure_cause::of(&self.target.cluster, member, &Report::not_found()).await,
                 false => None,
@@ -171,7 +172,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         Ok(reports)
     }
 
-    /// Whether the wait of the open operation is over, so that what is missing is told.
+    /// Whether the deadline of the open operation has passed, so that its message names what is missing.
     fn is_late(&self, record: &Record) -> bool {
         let journal = self.journal(record.version);
         journal.is_some_and(|it| it.is_open() && jiff::Timestamp::now() >= it.deadline())
@@ -191,7 +192,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let Member { id, resource, .. } = member;
         let written = self.known().written.remove(id);
         let (live, since) = match written {
-            // What the API server answered a moment ago is what it would say now; a watch tells of anything newer.
+            // The API server's answer to the write is recent enough; a watch reports later changes.
             Some((written, since)) => (Some(written), since),
             None => {
                 let since = self.target.watcher().now();

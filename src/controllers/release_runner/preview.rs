@@ -1,6 +1,6 @@
 //! What an upgrade or the removal of a release would change in a cluster. Nothing is written.
 //!
-//! Three objects are compared: what the stored revision says, what is wanted, and what is there.
+//! Three objects are compared: the manifest of the stored revision, the new manifest, and the live object.
 //! Elsewhere: showing it (`cli::helmfile`).
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(crate) struct ObjectPreview {
     pub(crate) after: Option<Object>,
 }
 
-/// Why nobody knows what would change.
+/// Why a preview cannot say what would change.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PreviewError {
     /// A manifest cannot be read.

@@ -48,7 +48,7 @@ impl Owners {
     /// See [`holder`].
     fn holder(&self, asking: &ObjectKey, uid: Option<&str>, last: &Record) -> Option<ObjectKey> {
         let by_journal = uid.and_then(|uid| self.first(asking, Some(uid), last));
-        // Who adopts a release writes no journal: that of whoever had it before stays.
+        // An owner that adopts a release writes no journal: the journal of its previous owner stays.
         by_journal.or_else(|| self.first(asking, None, last))
     }
 

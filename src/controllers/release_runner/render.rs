@@ -134,7 +134,7 @@ impl<O: Owner> ReleaseExecutor<O> {
                 };
                 render(request, &env, &mut warnings)
             });
-            // Nobody may wait any more, because the process ends.
+            // The receiver is gone when the process ends.
             drop(limit);
             sender.send((rendered.map_err(|error| error.to_string()), warnings)).ok();
         };
@@ -198,7 +198,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             return Ok(Vec::new());
         }
         let mut chart = chart.clone();
-        // What is wrong with dependencies is told when the chart is rendered.
+        // An error in the dependencies is reported when the chart is rendered.
         if helm::values::process_dependencies(&mut chart, config).is_err() {
             return Ok(Vec::new());
         }
@@ -233,7 +233,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             wanted.retain(|it| !skipped.contains(&it.id()));
             return Ok(wanted);
         }
-        // What is there already stays as it is, so nothing is to be judged.
+        // Existing CRDs stay as they are, so the guard has nothing to judge.
         let mut missing = Vec::new();
         for object in wanted {
             if self.live_crd(&object).await?.1.is_none() {
@@ -299,7 +299,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         }
     }
 
-    /// Where a CRD is, and what is there.
+    /// The kind of a CRD, and the live object.
     async fn live_crd(&self, object: &Object) -> Result<(Resource, Option<Object>), StepError> {
         let cluster = &self.target.cluster;
         let failed = |what: &str, error| self.crd_failed(what, object, &error);
@@ -401,7 +401,7 @@ impl<O: Owner> ReleaseExecutor<O> {
 fn is_same_object(before: &Object, namespace: &str, id: &ObjectId) -> bool {
     let ObjectId { namespace: at, name, group, kind } = id;
     let own = Some(before.namespace()).filter(|it| !it.is_empty()).unwrap_or(namespace);
-    // What has no namespace is found by its name, whatever the manifest says.
+    // A cluster-scoped object is found by its name; a namespace in its manifest is ignored.
     let is_there = at.is_empty() || own == at;
     before.kind() == kind && before.name() == name && before.gvk().group == *group && is_there
 }
@@ -438,7 +438,7 @@ impl Waits {
         self.end_of(async { tokio::time::timeout(limit, asked).await }).ok()
     }
 
-    /// The outcome of what takes as long as it takes.
+    /// Waits for the end of `work` without the permit to render; the wait does not count for the time limit.
     fn end_of<T>(&self, work: impl Future<Output = T>) -> T {
         self.limit.pause(|| self.runtime.block_on(self.permit.aside(work)))
     }

@@ -1,5 +1,5 @@
 //! The Secrets in which the revisions of a release are stored: read once for a run, then written with the versions that
-//! were read, so that nobody's write is lost.
+//! were read, so that no write of another client is lost.
 //!
 //! Elsewhere: what a Secret holds (engine `release`, `storage`), what is written when (its `plan`).
 
@@ -29,7 +29,7 @@ use windlass_cluster::{Cluster, ClusterError};
 /// Why a record was not stored.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StorageError {
-    /// Somebody else wrote it since it was read.
+    /// Another client wrote it since it was read.
     #[error("release {0} was modified by another client, retrying")]
     Conflict(String),
     /// The API server's refusal.
@@ -194,8 +194,8 @@ impl<'a> PartMetadata<'a> {
     }
 }
 
-/// How long records are taken for what the cluster has, from one run of a wait to the next. Somebody who deletes or
-/// changes them meanwhile is noticed by the next write at the latest.
+/// How long records that were read are used for the runs of one wait. If another client deletes or changes them
+/// meanwhile, the next write notices at the latest.
 const KEPT_FOR: Duration = Duration::from_secs(30);
 
 /// Records that take more in their Secrets are read again by each run: hundreds of releases may wait at once.
@@ -358,7 +358,8 @@ impl Storage {
         }
     }
 
-    /// How the names begin of the parts of all revisions; none where a revision cannot be read, so that nobody knows.
+    /// The name prefixes of the parts of all revisions; `None` if a revision cannot be read, because its parts are
+    /// unknown then.
     fn parts_of(&self, known: &RevisionCache) -> Option<Vec<String>> {
         let parts = known.stored.iter().filter_map(|(version, stored)| {
             Some(storage::part_prefix(&self.name, *version, stored.layout.parts.as_ref()?))
@@ -429,7 +430,8 @@ impl Storage {
         let read = tokio::task::spawn_blocking(move || {
             let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
             let record = storage::unpack(&parts, &labels, &annotations);
-            // A journal that cannot be read is none of ours; what it was about is somebody's unfinished work.
+            // windlass did not write a journal that cannot be read; what it is about is an unfinished operation of
+            // another client.
             let journal =
                 annotations.get(journal::ANNOTATION).and_then(|it| Journal::parse(it).ok());
             let layout = RecordLayout {
@@ -560,7 +562,7 @@ impl Storage {
         Ok(())
     }
 
-    /// The record of somebody's unfinished operation says that it failed.
+    /// Marks the record of another client's unfinished operation as failed.
     pub(super) async fn unlock(&self, version: i64, text: &str) -> Result<(), StorageError> {
         let description = Some(text.to_owned());
         let change = RecordChange::Status { status: Life::Failed, description, deleted: None };

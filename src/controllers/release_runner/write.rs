@@ -62,7 +62,7 @@ const MAX_WRITE_ATTEMPTS: u32 = 5;
 enum WriteMode {
     /// The server merges.
     Server,
-    /// We merge: what was stored before, what is wanted, what is there.
+    /// windlass merges: the stored manifest, the new manifest, the live object.
     Merged,
     /// It is replaced.
     Replaced,
@@ -178,8 +178,8 @@ impl<O: Owner> ReleaseExecutor<O> {
         Ok(Arc::new(served))
     }
 
-    /// Writes one object; tells whether that created it, where that matters. Whoever writes in between makes us look
-    /// again.
+    /// Writes one object; says whether that created it, where that matters. After a conflict with another client's
+    /// write it is read and written again.
     async fn write(
         &self,
         member: &Member,
@@ -267,8 +267,8 @@ impl<O: Owner> ReleaseExecutor<O> {
         Ok(is_new)
     }
 
-    /// Applies an object. Fields that nobody owns, because it was released or restored, become ours and leave it if the
-    /// manifest has them no more.
+    /// Applies an object. Fields that no manager owns, because the object was released or restored, become ours, so
+    /// that they are removed when the manifest does not have them any more.
     pub(super) async fn apply_object(
         &self,
         resource: &Resource,
@@ -286,7 +286,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let name = written.name();
         match cluster.json_patch(resource, namespace, name, &patch).await {
             Ok(_) => apply().await,
-            // Somebody wrote in between: the next apply takes it over.
+            // Another client wrote in between: the next apply takes it over.
             Err(error) if error.code() == Some(409) => Ok(written),
             Err(error) => Err(error),
         }
@@ -305,7 +305,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let cluster = &self.target.cluster;
         match cluster.json_patch(&member.resource, &id.namespace, &id.name, &patch).await {
             Ok(_) => Ok(()),
-            // Somebody wrote in between: the apply will tell whether that is in its way.
+            // Another client wrote in between: the apply will answer with a conflict if that matters.
             Err(error) if error.code() == Some(409) => Ok(()),
             Err(error) => Err(error),
         }
@@ -328,7 +328,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             // Differs(helm 4): there what may not be read is left behind without a word.
             Err(error) => return Ok(Some(format!("{}: {error}", id.subject()))),
         };
-        // Differs(helm 4): it deletes whatever has the name, also what another release took over.
+        // Differs(helm 4): it deletes every object of the name, also one that another release took over.
         let is_kept = live.annotation(manifest_objects::POLICY) == Some("keep")
             || manifest_objects::is_of_another(&live, &record.name, &record.namespace);
         if is_kept {

@@ -1,4 +1,4 @@
-//! Events for whoever keeps Flux's notification-controller: a POST each to `--events-addr`.
+//! Events for clusters that keep Flux's notification-controller: a POST each to `--events-addr`.
 //!
 //! Semantics: `github.com/fluxcd/pkg/runtime/events`, with the retries of go-retryablehttp.
 
@@ -112,7 +112,7 @@ impl Forward {
             Err(error) => return Attempt::Again(crate::error::chain(&error), None),
         };
         let status = answer.status();
-        // Parity(flux): 429 means that it was told of the same a moment ago.
+        // Parity(flux): 429 means that it received the same event a moment ago.
         if status.is_success() || status.as_u16() == 429 {
             return Attempt::Delivered;
         }
@@ -148,7 +148,7 @@ impl Forward {
 
 impl EventSink for Forward {
     const NAME: &'static str = "events-addr";
-    /// They came from there, or go there by themselves.
+    /// Other controllers post their events to notification-controller themselves.
     const TAKES_POSTED: bool = false;
 
     async fn tell(&mut self, record: &EventRecord, is_last: bool) {

@@ -5,7 +5,7 @@ use kube::client::Body;
 use crate::ClusterError;
 use crate::response_limit::piece;
 
-/// Longest line. etcd takes objects of 1.5 MiB unless somebody allows more, and JSON has them a little longer.
+/// Longest line. etcd takes objects of 1.5 MiB unless its flags allow more, and JSON has them a little longer.
 const LINE_LIMIT: usize = 32 << 20;
 
 /// Reads lines from a body.

@@ -1,4 +1,4 @@
-//! What a watch tells of an API server that answers by a script.
+//! The events of a watch of an API server that answers by a script.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ fn pool(script: &Arc<Mutex<Script>>) -> Pool {
     })
 }
 
-/// Follows a watch of metadata until so much was told.
+/// Follows a watch of metadata for so many events.
 async fn watched(answers: Vec<(u16, String)>, count: usize) -> (Story, Vec<String>) {
     let script = Arc::new(Mutex::new(Script { answers: answers.into(), asked: Vec::new() }));
     let path = "/api/v1/secrets".to_owned();

@@ -1,6 +1,7 @@
-//! One attempt to send a notification: what it names is read, and the conversation of the engine is had.
+//! One attempt to send a notification: reads what it names, and sends the requests of the engine.
 //!
-//! Elsewhere: what is said in it (`engines/notify`), requests (`windlass_runtime::http_request`), further attempts (`provider_queue`).
+//! Elsewhere: what is said in them (`engines/notify`), requests (`windlass_runtime::http_request`), further attempts
+//! (`provider_queue`).
 //!
 //! Differs(flux): a wait for a permit is not part of `spec.timeout`, and one request takes at most half a minute of it.
 
@@ -54,7 +55,7 @@ impl DeliveryAttempt {
 pub(super) enum DeliveryOutcome {
     /// It was sent, or the service needs nothing of it; with the id that the service gave the message.
     Delivered(Option<String>),
-    /// There is nobody any more who wants it.
+    /// Its Alert or its Provider is gone or suspended.
     Unwanted,
     /// Another attempt would come to the same.
     Refused(Warning),
@@ -101,7 +102,7 @@ async fn send_notification(
     let namespace = &notification.namespace;
     let provider = context.seen::<Provider>(namespace, &notification.provider);
     let alert = context.seen::<Alert>(namespace, &notification.alert);
-    // A service that was told of an incident is told of its end, also if the Alert is gone.
+    // A service that got the beginning of an incident gets its end, also if the Alert is gone.
     let alert =
         alert.or_else(|| notification.ends_incident().then(|| incidents::bare(notification)));
     let (Some(provider), Some(alert)) = (provider, alert) else { return DeliveryOutcome::Unwanted };
@@ -145,7 +146,7 @@ async fn send_notification(
     };
     let may_help = match failure.stage {
         Stage::Post => last.may_help,
-        // Who completes the Secrets has it sent.
+        // A user who completes the Secrets has it sent.
         Stage::Init => secrets.is_incomplete || last.may_help,
         Stage::CommitStatus => false,
     };
@@ -194,7 +195,7 @@ pub fn begin(
 /// Reads the Secrets that a Provider names.
 ///
 /// # Errors
-/// The server's refusal; one that is not there is no error.
+/// The server's refusal; an object that does not exist is not an error.
 pub async fn secrets(
     cluster: &Cluster,
     namespace: &str,

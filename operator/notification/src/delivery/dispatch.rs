@@ -1,6 +1,6 @@
-//! Which Alerts want an event: what becomes of it goes to the spool.
+//! Decides which Alerts want an event, and puts their notifications into the spool.
 //!
-//! Elsewhere: the decision (`notify::route`), the queue of events (`windlass_cluster::events`).
+//! Elsewhere: the decision (`notify::dispatch`), the queue of events (`windlass_cluster::events`).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -28,11 +28,11 @@ use windlass_runtime::own_kinds::{EVENT_SOURCES, named};
 /// Longest message. Parity(flux).
 const MESSAGE_LIMIT: usize = 39_000;
 
-/// How long events wait for the first list of Alerts and Providers. Their CRDs need not be installed: then nobody wants
-/// events.
+/// How long events wait for the first list of Alerts and Providers. Their CRDs need not be installed: then no Alert
+/// selects events.
 const LISTED_WITHIN: Duration = Duration::from_secs(60);
 
-/// The kinds of notifications themselves: what is told of them is never sent.
+/// The group of Alerts, Providers and Receivers: events about them are never sent.
 const GROUP: &str = "notification.toolkit.fluxcd.io";
 
 /// Takes events from their queue.
@@ -47,7 +47,7 @@ pub(super) struct Dispatcher {
 /// The labels of an object.
 #[derive(Clone)]
 enum Labels {
-    /// Nobody has asked for them.
+    /// They were not needed yet.
     Unread,
     /// As they are now; none if they cannot be read.
     Read(Option<BTreeMap<String, String>>),
@@ -76,7 +76,7 @@ impl notify::Cluster for ClusterSnapshot {
         Some(read)
     }
 
-    /// Where an event goes is decided without any.
+    /// Routing an event needs no Secret.
     fn secret(&self, _: &str, _: &str) -> Option<Secret> {
         None
     }
@@ -92,7 +92,7 @@ impl Dispatcher {
 
     /// Whether another program posted an event about an object that this process alone reconciles.
     ///
-    /// Differs(flux): anybody may post anything there.
+    /// Differs(flux): any client may post any event there.
     fn is_forged(&self, record: &EventRecord) -> bool {
         let settings = &self.delivery.context.settings;
         let reconciles_all =
@@ -153,7 +153,7 @@ impl EventSink for Dispatcher {
     }
 }
 
-/// Whether windlass reconciles a kind, in whatever group: Alerts select events by kind and name, not by group.
+/// Whether windlass reconciles a kind, in any group: Alerts select events by kind and name, not by group.
 fn is_reconciled(kind: &str) -> bool {
     crds::names().any(|names| names.kind == kind)
 }

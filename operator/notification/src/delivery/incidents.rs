@@ -192,7 +192,7 @@ pub(crate) struct Subscriber {
 /// A duration of an annotation.
 ///
 /// # Errors
-/// It is none.
+/// The annotation is not a duration.
 fn duration(alert: &Alert, annotation: &str) -> Result<Option<Duration>, String> {
     let Some(text) = alert.annotations().get(annotation) else { return Ok(None) };
     let read = parse_duration(text.trim());
@@ -300,8 +300,8 @@ impl Delivery {
         !is_suspended(alert, now) && provider.is_some_and(|it| !is_suspended(&*it, now))
     }
 
-    /// The Alert for which a service was told of an incident, as it sends the end: to the Provider that was told, whatever the
-    /// Alert names now, and also if the Alert is gone.
+    /// The Alert for which a service got the beginning of an incident, as it sends the end: to the Provider that got
+    /// the beginning, also if the Alert names another now or is gone.
     pub(crate) fn alert_as_sent(&self, namespace: &str, name: &str, provider: &str) -> Arc<Alert> {
         let alert = self.context.seen::<Alert>(namespace, name);
         let mut alert = alert.map_or_else(|| bare_alert(namespace, name), |it| (*it).clone());
@@ -317,7 +317,7 @@ impl Delivery {
         step.is_current(incident.as_deref(), self.context.cluster.leadership.may_act())
     }
 
-    /// Records on an Alert, and in the log, that a service cannot be told of the end of an incident.
+    /// Records on an Alert, and in the log, that the end of an incident cannot be sent to a service.
     pub(crate) fn tell_unresolvable(&self, step: &IncidentDelivery) {
         let IncidentDelivery { namespace, alert, provider, mark } = step;
         let message = format!(
@@ -371,7 +371,7 @@ impl Delivery {
         }
     }
 
-    /// Nothing is sent to a Provider that does not exist yet, which is no choice of the Alert.
+    /// Nothing is sent to a Provider that does not exist yet, which does not mean that the Alert declines the event.
     fn declined(&self, alert: &Alert) -> Choice {
         if self.provider_of(alert).is_some() { Choice::Declined } else { Choice::Unknown }
     }

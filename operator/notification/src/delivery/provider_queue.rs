@@ -33,10 +33,10 @@ const ATTEMPTS_IN_FRONT: u32 = 8;
 /// After so many attempts a service counts as failing, before what waits for it is discarded.
 const MIN_FAILED_ATTEMPTS: u32 = 2;
 
-/// How often the same trouble is told on a Provider.
+/// How often the same trouble is reported on a Provider.
 const REPORT_INTERVAL: Duration = Duration::from_secs(600);
 
-/// How many services that do not work are remembered; the one that was told first makes room.
+/// How many services that do not work are remembered; the one that was reported first makes room.
 const MOST_TROUBLES: usize = 1_000;
 
 /// A service that does not work.
@@ -212,7 +212,7 @@ impl Delivery {
         None
     }
 
-    /// Says on a Provider that its service does not work; the same trouble is not told at every attempt.
+    /// Reports on a Provider that its service does not work, but not at every attempt.
     fn tell_failures(
         &self,
         place: &ProviderKey,
@@ -253,7 +253,7 @@ impl Delivery {
         self.context.events.announce(&*provider, super::CONTROLLER, event);
     }
 
-    /// Records what the engine says about an Alert; the same is not told again for a while.
+    /// Records what the engine says about an Alert; the same warning is not recorded again for a while.
     pub(super) fn warn(&self, namespace: &str, name: &str, warning: Warning) {
         let Some(alert) = self.context.seen::<Alert>(namespace, name) else { return };
         let key = format!("{namespace}/{name}/{}/{}", warning.reason, warning.message);

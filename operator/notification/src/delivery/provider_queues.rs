@@ -1,6 +1,6 @@
-//! Who waits for which Provider: a lane for each, so that a dead one holds up no other.
+//! The notifications that wait for each Provider: a lane for each, so that an unreachable one delays no other.
 //!
-//! A lane is there while something waits in it, and works on it one after the other.
+//! A lane exists while a notification waits in it; its notifications are sent one after the other.
 //! Here: the order. Elsewhere: what waits (`spool`), sending (`provider_queue`).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -33,7 +33,7 @@ impl Lanes {
         self.0.lock()
     }
 
-    /// Has a notification wait behind the others; true if the lane is new, and somebody has to work on it.
+    /// Has a notification wait behind the others; true if the lane is new, so that the caller starts a task for it.
     pub(super) fn push(&self, place: &ProviderKey, number: u64) -> bool {
         let mut lanes = self.lanes();
         let is_new = !lanes.contains_key(place);
@@ -41,7 +41,7 @@ impl Lanes {
         is_new
     }
 
-    /// The first in a lane; without one the lane is no more.
+    /// The first in a lane; an empty lane is removed.
     pub(super) fn first(&self, place: &ProviderKey) -> Option<u64> {
         let mut lanes = self.lanes();
         let first = lanes.get(place)?.numbers.front().copied();

@@ -1,4 +1,4 @@
-//! What was told lately, so that the same is not told again. Of what was told only digests are kept.
+//! The events of the last minutes, so that a repetition is not sent again. Only their digests are kept.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use sha2::{Digest as _, Sha256};
 /// How many are remembered at most; the oldest makes room.
 const MAX_REMEMBERED_EVENTS: usize = 20_000;
 
-/// The digest of what was told, so that texts of any length take the same memory.
+/// The digest of an event's key, so that keys of any length take the same memory.
 type Key = [u8; 32];
 
-/// What was told within an interval.
+/// The events of an interval.
 pub(super) struct Repetitions {
     interval: Duration,
     keys: BTreeSet<Key>,
@@ -20,12 +20,12 @@ pub(super) struct Repetitions {
 }
 
 impl Repetitions {
-    /// Nothing was told yet. Without an interval nothing is a repetition.
+    /// Without any event. Without an interval nothing is a repetition.
     pub(super) fn within(interval: Duration) -> Self {
         Self { interval, keys: BTreeSet::new(), order: VecDeque::new() }
     }
 
-    /// Whether something was told within the interval before `now`; it is from now on.
+    /// Whether the same event came within the interval before `now`; it is remembered from now on.
     pub(super) fn is_repeated(&mut self, event_key: &str, now: Instant) -> bool {
         while let Some((at, _)) = self.order.front() {
             let is_old = now.saturating_duration_since(*at) >= self.interval;

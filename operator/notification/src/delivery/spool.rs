@@ -232,7 +232,7 @@ impl Spool {
             }
             let number = state.next;
             state.next = state.next.saturating_add(1);
-            // Until it is in a file it is here, so that whoever is first finds it.
+            // Until it is in a file it is here, so that the task of its lane finds it.
             let notification = Arc::new(notification);
             state.insert(number, &notification, bytes, Some(notification.clone()));
             number

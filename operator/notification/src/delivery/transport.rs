@@ -1,4 +1,4 @@
-//! Sending what the engine of notifications says, whatever protocol it takes.
+//! Sending what the engine of notifications says, over each of the protocols.
 //!
 //! Elsewhere: what is sent (`engines/notify`), requests (`windlass_runtime::http_request`), the protocol of NATS (`nats`), logins at
 //! clouds (`sources::tokens`), when and how often (`attempt`).

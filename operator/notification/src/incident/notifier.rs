@@ -58,7 +58,7 @@ pub(super) struct IncidentNotifier {
     tried: BTreeMap<IncidentDelivery, Instant>,
     /// Steps that were sent after their Incident was opened again: what the service was sent has ended.
     late: Vec<IncidentDelivery>,
-    /// Ends whose Provider is gone, which was told.
+    /// Ends that cannot be sent because their Provider is gone, which was reported.
     unresolvable: BTreeSet<IncidentDelivery>,
     /// Steps that found no place in the status of their Incident in this pass, by their keys.
     without_place: BTreeSet<u64>,
@@ -380,7 +380,8 @@ impl IncidentNotifier {
         self.keys.hash_one(step)
     }
 
-    /// Has sent what is due about an incident. `about` are its objects, the subject first, and `controller` reports on them.
+    /// Queues what is due about an incident. `about` are its objects, the subject first, and `controller` reports on
+    /// them.
     pub(super) async fn opened(
         &mut self,
         incident: &Incident,
@@ -418,7 +419,7 @@ impl IncidentNotifier {
         std::mem::take(&mut self.late)
     }
 
-    /// Has sent the end of an earlier opening of an incident.
+    /// Queues the end of an earlier opening of an incident.
     pub(super) async fn ended_early(
         &self,
         incident: &Incident,
@@ -435,8 +436,8 @@ impl IncidentNotifier {
         self.delivery.send(event, &alert, Mark { saying, ..step.mark }).await;
     }
 
-    /// Has sent the end of an incident to who was sent its beginning: to the Provider that stands in the status, whatever the
-    /// Alert names now.
+    /// Sends the end of an incident to the Providers that got its beginning, as the status records them, also if the
+    /// Alert names another now.
     pub(super) async fn resolved(&mut self, incident: &Incident, about: About<'_>) {
         let status = incident.status.clone().unwrap_or_default();
         for sent in status.notifications.iter().filter(|it| it.state == IncidentStep::Opened) {

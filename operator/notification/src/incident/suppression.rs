@@ -72,7 +72,7 @@ pub(super) fn decision(
             let enough = if failure.is_waiting { SETTLED_WAITING } else { MIN_FAILURE_AGE };
             if age >= enough + OPENING_DELAY { EventDecision::Send } else { EventDecision::Wait }
         }
-        // It was ready all the time: what failed is no part of its condition.
+        // Its `Ready` did not change, so it does not cover what failed.
         (Own::Well, None)
             if verdict
                 .since

@@ -1,4 +1,4 @@
-//! Requests of webhooks: who is meant, whether it counts, and what it wakes.
+//! Requests of webhooks: which Receiver is meant, whether a request counts, and what it wakes.
 //!
 //! Elsewhere: the verdicts (`notify::receivers`), connections (`windlass_serve::server`).
 
@@ -43,7 +43,7 @@ const AT_ONCE: usize = 128;
 const FETCH_LIMIT: Duration = Duration::from_secs(10);
 const MAX_FETCHES_PER_REQUEST: usize = 8;
 
-/// How long an issuer's answer counts, and how many are kept: whoever sends tokens must not make others work.
+/// How long an issuer's answer counts, and how many are kept: a sender of tokens must not cause a request each time.
 const KEPT_FOR: Duration = Duration::from_secs(300);
 const MOST_KEPT: usize = 64;
 const LARGEST_KEPT: usize = 256 << 10;
@@ -123,10 +123,10 @@ pub fn hooks(context: Arc<Context>) -> Router {
 }
 
 async fn take(State(hooks): State<Arc<Hooks>>, request: Request) -> StatusCode {
-    // What a webhook tells of happened before it was sent: an annotation from now on counts for it.
+    // The event of a webhook happened before it was sent: an annotation from now on counts for it.
     let came = tokio::time::Instant::now();
-    // Parity(flux): the length is checked before anything else. Differs(flux): a body without a length is not read before it
-    // is known that somebody wants it.
+    // Parity(flux): the length is checked before anything else. Differs(flux): a body without a length is read only
+    // once a Receiver is found for it.
     let length =
         request.headers().get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
     if length.is_some_and(|length: usize| length > MAX_BODY) {

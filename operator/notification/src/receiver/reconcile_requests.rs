@@ -15,11 +15,11 @@ use crate::delivery::CONTROLLER;
 use windlass_cluster::{Cluster, ClusterError};
 use windlass_runtime::kind::REQUESTED_AT;
 
-/// Least time between two annotations of an object: short enough for whoever waits for a push.
+/// Least time between two annotations of an object: short enough for a user who waits for a push.
 const MIN_ANNOTATION_INTERVAL: Duration = Duration::from_millis(500);
 
-/// When objects were annotated last. Whoever comes while another annotates waits for its turn, and finds it done if another
-/// began after it came.
+/// When objects were annotated last. A request that comes while another annotates waits for its turn, and needs no
+/// annotation if another began after it came.
 pub(super) struct Wakes {
     turns: Mutex<BTreeMap<AnnotationTarget, Arc<Turn>>>,
     gap: Duration,
@@ -36,7 +36,7 @@ impl Default for Wakes {
 impl Wakes {
     fn turn(&self, target: &AnnotationTarget) -> Arc<Turn> {
         let mut all = self.turns.lock();
-        // Whoever waits for a turn holds it.
+        // A request that waits for a turn holds it.
         all.retain(|known, turn| {
             let is_old =
                 || turn.try_lock().is_ok_and(|at| at.is_none_or(|at| at.elapsed() > self.gap));

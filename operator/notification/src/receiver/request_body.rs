@@ -1,4 +1,4 @@
-//! Bodies of webhooks: who is slow to send one, or has it judged slowly, holds up nobody else.
+//! Bodies of webhooks: a sender whose body comes slowly, or takes long to check, does not delay others.
 //!
 //! A short body is read without a permit (`windlass_serve::server::bodies`). A longer one needs one of a few permits, which namespaces are given
 //! in turn; it is given up when it keeps its permit for long while others wait for one.

@@ -148,7 +148,7 @@ async fn all(
     Ok((found, bytes))
 }
 
-/// Who wrote which field is most of it, and nothing that a filter asks.
+/// Removes `managedFields`, which are most of the metadata and which no filter reads.
 fn bare(metadata: &mut Value) {
     if let Some(metadata) = metadata.as_object_mut() {
         metadata.remove("managedFields");

@@ -22,7 +22,7 @@ pub(super) struct Archive {
     known: BucketClientCache,
 }
 
-/// The flag is no address of a bucket.
+/// The flag is not an address of a bucket.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ArchiveError {
     #[error("`{0}` is not of the form s3://BUCKET/PREFIX")]
@@ -78,7 +78,7 @@ impl Archive {
         format!("{prefix}{}/{day}/{}.json", audit.namespace(), audit.name())
     }
 
-    /// Keeps an audit, as the API server shows it. One that is kept already is replaced by itself.
+    /// Stores an audit, as the API server shows it. Storing it again writes the same object.
     pub(super) async fn store(&self, audit: &Object, created: Time) -> Result<(), Error> {
         let mut audit = audit.clone();
         audit.metadata_mut().remove("managedFields");

@@ -1,6 +1,6 @@
 //! Whether an artifact that a status names can be its object's own.
 //!
-//! Whoever may write a status could name the artifact of another tenant there, and have it applied or shown.
+//! A user who may write a status could name the artifact of another tenant there, and have it applied or shown.
 
 use crds::Artifact;
 use percent_encoding::percent_decode_str;
@@ -8,7 +8,7 @@ use reconcile::ObjectKey;
 use sources::store::Slot;
 use url::Url;
 
-/// The kinds of which a path of an artifact speaks, in lower case.
+/// The kinds that the path of an artifact may name, in lower case.
 const KINDS: [&str; 7] = [
     "bucket",
     "externalartifact",
@@ -19,13 +19,13 @@ const KINDS: [&str; 7] = [
     "ocirepository",
 ];
 
-/// The kind of which anybody's controller may provide artifacts.
+/// The kind whose artifacts any controller may provide.
 const EXTERNAL: &str = "ExternalArtifact";
 
 /// Checks that an artifact is of the source whose status names it: by its path in our store, and by the path in its URL
 /// where it is `elsewhere`.
 ///
-/// Differs(flux): there what a status names is fetched, whatever it is.
+/// Differs(flux): there the artifact that a status names is fetched without a check.
 ///
 /// # Errors
 /// Says which field of the status names what.
@@ -56,7 +56,7 @@ fn is_in(node: &ObjectKey, kind: &str, path: &str) -> bool {
         .is_some_and(|file| !file.is_empty() && !file.contains('/'))
 }
 
-/// Whoever provides an ExternalArtifact has it wherever it likes, but for the places of other objects' artifacts.
+/// The provider of an ExternalArtifact may serve it at any URL, except at those of other objects' artifacts.
 fn is_not_of_another_namespace(node: &ObjectKey, url: &str) -> bool {
     of_url(url).is_none_or(|[kind, namespace, _]| {
         !KINDS.contains(&kind.as_str()) || namespace == node.namespace

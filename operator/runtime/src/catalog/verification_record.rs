@@ -1,6 +1,6 @@
 //! The note beside an artifact in the store, of how it was verified: what no status can claim.
 //!
-//! Elsewhere: when it is written, and when an artifact has to be verified anew (`source::verified`).
+//! Elsewhere: when it is written, and when an artifact has to be verified anew (`source::verification`).
 
 use crds::Artifact;
 use serde::{Deserialize, Serialize};

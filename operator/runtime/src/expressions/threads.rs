@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-/// How many there are: one that is long holds up no other at once.
+/// How many threads there are: one long expression does not delay all others.
 const MAX_WORKER_THREADS: usize = 2;
 
 type ThreadJob = Box<dyn FnOnce() + Send>;
@@ -91,7 +91,7 @@ impl Threads {
                 }
             };
             drop(queue);
-            // Whoever waits for it is told by what the work drops.
+            // A panic drops the sender of the work, and so ends the wait of its caller.
             drop(std::panic::catch_unwind(AssertUnwindSafe(work)));
         }
     }

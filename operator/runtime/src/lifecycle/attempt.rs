@@ -12,7 +12,7 @@ use windlass_cluster::ClusterError;
 
 /// An operation of an object without a journal.
 pub struct Attempt {
-    /// What it is called: the same as long as it is the same.
+    /// The name of the operation, which stays the same while the operation is the same.
     pub operation: String,
     /// The revision before it.
     pub from: Option<Revision>,
@@ -20,16 +20,16 @@ pub struct Attempt {
     pub to: Option<Revision>,
 }
 
-/// How the name of an attempt begins that is about a release and is no operation of Helm on it. Operations on releases are
-/// never called so, and pay no heed to its events.
+/// The prefix of the name of an attempt that is about a release but is not a Helm operation on it. Helm operations
+/// never have such a name, and ignore the events of such attempts.
 const BESIDE: &str = "beside/";
 
-/// What an attempt is called that is about a release and is no operation of Helm on it.
+/// The name of an attempt that is about a release but is not a Helm operation on it.
 pub fn beside_release(release: &str, digest: &str) -> String {
     format!("{BESIDE}{release}/{digest}")
 }
 
-/// Whether an attempt or operation is called so.
+/// Whether this is the name of such an attempt.
 pub fn is_beside_release(operation: &str) -> bool {
     operation.starts_with(BESIDE)
 }

@@ -1,5 +1,5 @@
-//! Events that windlass itself answers, on the interface that other controllers have: it writes the status of the event, and
-//! who waits for it is woken by that.
+//! Events that windlass itself answers, on the interface that other controllers have: it writes the status of the
+//! event, which wakes the object that waits for it.
 //!
 //! Each open event has a task, which mostly sleeps. Nothing is remembered between two checks but what the status of the
 //! event has, so a restart changes nothing.
@@ -63,7 +63,7 @@ pub(super) enum Handler {
 }
 
 impl Handler {
-    /// What a Lifecycle has windlass do; users who approve are none.
+    /// What a Lifecycle has windlass do; an error for `approval`, which users do.
     ///
     /// # Errors
     /// Says what of it cannot be read.
@@ -124,7 +124,7 @@ struct State {
     /// Events that may need a task.
     open: BTreeMap<Uid, Arc<LifecycleEvent>>,
     running: BTreeMap<Uid, AbortHandle>,
-    /// Events that windlass has answered, although the watch may not have told of it yet.
+    /// Events that windlass has answered, although the watch may not have reported the answer yet.
     answered: BTreeSet<Uid>,
 }
 
@@ -221,14 +221,14 @@ fn begin(context: &Arc<Context>, handlers: &Arc<Handlers>, tasks: &mut JoinSet<(
         let handler =
             lifecycles.get("", &event.spec.lifecycle).and_then(|it| it.spec.handler.clone());
         let Some(handler) = handler.filter(|it| it.approval.is_none()) else { continue };
-        // What cannot be read is told by the object that waits.
+        // The object that waits reports a handler that cannot be read.
         let Ok(handler) = Handler::of(&handler) else { continue };
         let task = handle(context.clone(), handlers.clone(), event.clone(), handler);
         running.insert(uid.clone(), tasks.spawn(task));
     }
 }
 
-/// Checks again and again until the event is answered. Who answers it in the meantime ends the task.
+/// Checks again and again until the event is answered. An answer of another client ends the task.
 async fn handle(
     context: Arc<Context>,
     handlers: Arc<Handlers>,

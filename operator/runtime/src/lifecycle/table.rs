@@ -172,7 +172,7 @@ impl<K: TableKind> Table<K> {
         }
     }
 
-    /// Keeps an object as the API server answered a write, and returns it. If the watch has told of a later version
+    /// Keeps an object as the API server answered a write, and returns it. If the watch has reported a later version
     /// meanwhile, that one stays. No change is announced for it.
     pub fn insert(&self, object: K) -> Option<Arc<K>> {
         let metadata = object.meta();
@@ -249,7 +249,8 @@ impl<K: TableKind> Table<K> {
         };
         let mut changed = Vec::new();
         self.change(|all| {
-            // A write of windlass may be known before the watch tells of what was there before.
+            // The answer to a write of windlass may be in the table before the watch reports the version that it
+            // replaced.
             if is_newer(all.get(&key), version) {
                 return;
             }

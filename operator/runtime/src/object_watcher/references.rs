@@ -14,7 +14,7 @@ use windlass_cluster::discovery::Resource;
 use windlass_cluster::version::is_later;
 use windlass_cluster::watch::Selection;
 
-/// In how many namespaces a kind is watched by itself.
+/// In how many namespaces a kind is watched by one watch each; with more, one watch is for all namespaces.
 const MAX_WATCHED_NAMESPACES_PER_KIND: usize = 32;
 
 /// For how long a watch that was refused is not tried again.
@@ -81,7 +81,7 @@ impl References {
             Reference { resource: resource.clone(), users: BTreeMap::new(), seen: None }
         });
         reference.users.insert(user.clone(), *version);
-        // That it is not there may be out of date: a watch lags, and tells when it is.
+        // That it is missing may be out of date: a watch lags, and reports it when it exists.
         let is_newer = matches!(
             (reference.seen, version), (Some(Some(seen)), Some(read)) if is_later(seen, *read)
         );
@@ -103,7 +103,7 @@ impl References {
                 if *count == 0 {
                     places.remove(&id.namespace);
                     let is_all = places.is_empty();
-                    // Nobody needs to know any more what was refused there.
+                    // No reference needs a watch there any more, so its refusal is forgotten.
                     self.refused.retain(|key, _| {
                         let is_there = match &key.selection {
                             Selection::InNamespace(namespace) => *namespace == id.namespace,

@@ -116,10 +116,10 @@ impl Recent {
     }
 }
 
-/// Whether a version of an object, none if it is gone, says something new to whoever read another.
+/// Whether a version of an object, none if it is gone, is newer than the version that a run read.
 pub(super) fn is_newer(now: Option<u64>, read: Option<u64>) -> bool {
     match (now, read) {
-        // A watch that lags tells of versions that were read long ago.
+        // A watch that lags reports versions that were read long ago.
         (Some(now), Some(read)) => is_later(now, read),
         (now, read) => now.is_some() != read.is_some(),
     }
@@ -135,7 +135,7 @@ pub(super) struct State {
     /// The newest that watches by a label saw of every object, tracked or not: a run may be overtaken by what it
     /// observes.
     sightings: BTreeMap<Sort, BTreeMap<ObjectId, Sighting>>,
-    /// Objects whose drift wakes nobody, because their owner comes back by itself.
+    /// Objects whose drift does not wake their owner, because it has a run planned for that.
     pub(super) hushed: BTreeSet<ObjectId>,
     /// Which objects a node applied.
     pub(super) owned: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
@@ -279,10 +279,10 @@ impl State {
         watch.is_some_and(|watch| watch.live)
     }
 
-    /// Takes a user from the watches that it no longer needs for waits and references, and stops those that nobody
-    /// uses any more.
+    /// Takes a user from the watches that it no longer needs for waits and references, and stops those that have no
+    /// user any more.
     ///
-    /// Watches by label stay as long as their user does, because they also tell of drift.
+    /// Watches by label stay as long as their user does, because they also report drift.
     pub(super) fn release_unused(&mut self, user: &ObjectKey) {
         let referring = self.references.needed_by(user);
         let waits = self.waits.get(user);
@@ -296,7 +296,7 @@ impl State {
         self.leave(user, unused);
     }
 
-    /// Takes a user from every watch that `which` chooses, and stops those that nobody uses any more.
+    /// Takes a user from every watch that `which` chooses, and stops those that have no user any more.
     pub(super) fn release(&mut self, user: &ObjectKey, which: impl Fn(&WatchKey) -> bool) {
         let own = self.uses.get(user).into_iter().flatten();
         let left: Vec<WatchKey> = own.filter(|key| which(key)).cloned().collect();
@@ -342,7 +342,7 @@ fn sort_of(id: &ObjectId, label: &'static str) -> Sort {
     (id.group.clone(), id.kind.clone(), label)
 }
 
-/// What is known about a live object without asking anybody.
+/// What is known about a live object without a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Knowledge {
     /// Nothing that could be relied on.

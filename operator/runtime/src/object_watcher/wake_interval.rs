@@ -29,7 +29,7 @@ struct Last {
 pub(super) enum Call {
     /// The node is to be woken now.
     Now,
-    /// The node is to be woken after a time; then [`Pace::called`] is to be told.
+    /// The node is to be woken after a time; the caller then calls [`Pace::called`].
     After(Duration),
     /// One that is on its way serves this one as well.
     Joined,

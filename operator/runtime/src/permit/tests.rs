@@ -1,4 +1,4 @@
-//! Whose turn it is, and that nobody keeps a permit while waiting.
+//! Whose turn it is, and that no run keeps a permit while it waits.
 
 use std::pin::pin;
 
@@ -75,7 +75,7 @@ async fn who_waits_no_more_takes_no_permit_with_it() {
     drop(gone);
     drop(first);
     drop(stays.await);
-    // A permit that was sent to somebody who left at that moment comes back, too.
+    // A permit that was granted to a run which stopped waiting at that moment comes back, too.
     let first = permits.acquire("a").await;
     let mut gone = Box::pin(permits.acquire("b"));
     assert!(gone.as_mut().now_or_never().is_none());

@@ -1,7 +1,7 @@
 //! Keeps the store of a kind as its watch sees it, and says what that means.
 //!
-//! An object that cannot be read is in no store: no run uses how it was before, and whoever depends on it finds it
-//! missing. What becomes of it is told on it (`super::unreadable_object`).
+//! An object that cannot be read is in no store: no run uses how it was before, and the objects that depend on it find
+//! it missing. Its own status says why (`super::unreadable_object`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use windlass_cluster::decode::{DecodedObject, Unreadable};
 use windlass_cluster::kind::OurKind;
 use windlass_cluster::watch::WatcherEvent;
 
-/// How long the same trouble of a watch is told once: a CRD may not be installed, and never be.
+/// How long the same trouble of a watch is not reported again: a CRD may not be installed, and never be.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Whether the trouble of a watch is worth a line in the log, after the one that was told last.
+/// Whether the trouble of a watch is worth a line in the log, after the one that was logged last.
 fn is_new(last_trouble: Option<&(String, Instant)>, trouble: &str) -> bool {
     last_trouble.is_none_or(|(last, at)| last != trouble || at.elapsed() > REPEAT_INTERVAL)
 }
@@ -45,7 +45,7 @@ impl<K: ControllerKind> StoreUpdater<K> {
         Self { store_writer, store, notices, trouble: None, unreadable: BTreeSet::new() }
     }
 
-    /// The store changes before anybody is woken, so that a run never looks for what is not stored yet.
+    /// The store changes before an object is woken, so that a run never looks for what is not stored yet.
     pub(super) fn take(
         &mut self,
         seen: Result<WatcherEvent<DecodedObject<K::Object>>, ClusterError>,

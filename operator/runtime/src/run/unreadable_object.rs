@@ -17,13 +17,13 @@ use windlass_cluster::kind::OurKind;
 /// Why nothing is done about an object whose spec cannot be read.
 const UNREADABLE: Reason = Reason::new("Unreadable");
 
-/// How many are told at once.
+/// How many statuses are written at once.
 const AT_ONCE: usize = 4;
 
-/// Attempts at writing a status, with growing pauses: nothing but a change of the object would tell it again.
+/// Attempts at writing a status, with growing pauses: only a change of the object causes another attempt.
 const MAX_STATUS_WRITE_ATTEMPTS: u32 = 6;
 
-/// Permits for telling.
+/// Permits for writing these statuses.
 pub(super) fn permits() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(AT_ONCE))
 }

@@ -1,5 +1,5 @@
-//! Bodies of requests, read part by part: a short one needs nothing but its connection, of which there are few, so a sender who
-//! is slow holds up nobody else.
+//! Bodies of requests, read part by part: a short one needs nothing but its connection, of which there are few, so a
+//! slow sender does not delay others.
 //!
 //! Elsewhere: connections (`connections`), how many longer bodies are in memory (who reads them).
 

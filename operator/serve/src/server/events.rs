@@ -144,7 +144,8 @@ fn router(taking: Taking) -> Router {
     Router::new().route("/", post(take)).with_state(taking)
 }
 
-/// Parity(flux): 202 whatever becomes of the event, 413 for one that is too large, 400 for what is none.
+/// Parity(flux): 202 for every event, even if it is dropped later, 413 for a body that is too large, 400 for one that
+/// is not an event.
 ///
 /// Differs(flux): 503 where too many others are sent at the same time.
 async fn take(State(taking): State<Taking>, request: Request) -> StatusCode {
@@ -172,7 +173,7 @@ async fn body(taking: &Taking, request: Request) -> Result<Vec<u8>, StatusCode> 
 
 fn read(body: &[u8]) -> Result<EventRecord, StatusCode> {
     let event = serde_json::from_slice::<PostedFluxEvent>(body).map_err(|error| {
-        // The text of an event may hold anything, so only the place is told.
+        // The text of an event may hold secrets, so only the position is logged.
         let line = error.line();
         let column = error.column();
         tracing::info!(line, column, "received a malformed event");

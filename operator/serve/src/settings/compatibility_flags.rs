@@ -2,8 +2,8 @@
 //!
 //! They are accepted and checked, so that a Deployment keeps its arguments when it changes over; each that is used is
 //! named once at the start, with the reason. One that is about security or results is refused where it asks for
-//! something else than Flux's default, since nobody may rely on what is not done.
-//! A flag moves to [`super::Settings`] when it gets a meaning.
+//! something else than Flux's default, since windlass would not do what the flag promises. A flag moves to
+//! [`super::Settings`] when it gets a meaning.
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use helm::chart::MAX_FILE_SIZE;
@@ -128,7 +128,7 @@ const FLAGS: &[Flag] = &[
     ),
 ];
 
-/// Whether a flag has no effect here, whatever it asks for, unless that is refused.
+/// Whether a flag has no effect here with any value that is not refused.
 pub fn is_without_effect(name: &str) -> bool {
     FLAGS.iter().any(|flag| flag.name == name)
 }

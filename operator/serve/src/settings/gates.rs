@@ -1,7 +1,7 @@
 //! Feature gates of Flux's controllers.
 //!
 //! Each does here what it does in Flux, or asks for what is always done, or is refused at the start with what to do
-//! instead. One that nobody knows is an error, as there. Flux's default is never refused.
+//! instead. An unknown gate is an error, as in Flux. Flux's default is never refused.
 
 use Here::{Always, Refused, Works};
 
@@ -27,7 +27,7 @@ struct FeatureGate {
 enum Here {
     /// It does what it does in Flux.
     Works,
-    /// It asks for what is done anyway; the reason is told.
+    /// It asks for what is done anyway; the text says why it has no effect.
     Always(&'static str),
     /// It would be ignored, so the process does not start; the text says what to do or expect.
     Refused(&'static str),
@@ -46,7 +46,7 @@ pub(super) const DNS_LOOKUPS: &str = "AllowDNSLookups";
 /// The gate by which a wait for health goes on where an object has failed for good.
 pub(super) const NO_FAIL_FAST: &str = "DisableFailFastBehavior";
 
-/// The gate by which a chart's version does not tell of the digest of its artifact.
+/// The gate by which a chart's version does not contain the digest of its artifact.
 pub(super) const NO_CHART_DIGEST: &str = "DisableChartDigestTracking";
 
 /// The gate by which actions of releases without a strategy are retried.
@@ -130,7 +130,7 @@ impl Gates {
     /// Reads `Name=true,Other=false`.
     ///
     /// # Errors
-    /// Names what is no gate, has no value, or asks for something that is not supported.
+    /// Names a text that is not a gate, has no value, or asks for something that is not supported.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         parts.map(Gate::parse).collect::<Result<_, _>>().map(Self)

@@ -1,4 +1,4 @@
-//! The Secrets that a Bucket names: credentials, whom its server is trusted by, its proxy, its token service.
+//! The Secrets that a Bucket names: credentials, certificates, its proxy, its token service.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(super) struct BucketInputs {
     pub(super) proxy: Option<SourceSecretData>,
     /// A user of the token service.
     pub(super) sts_secret: Option<SourceSecretData>,
-    /// Whom the token service is trusted by.
+    /// Certificates for the token service.
     pub(super) sts_certificates: Option<SourceSecretData>,
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn resolve(
     let sts_secret = sts.and_then(|it| it.secret_ref.clone());
     let sts_certificates = sts.and_then(|it| it.cert_secret_ref.clone());
     let mut references = References::new(&context.watcher);
-    // All are watched before one is missed.
+    // All references are watched before a missing one ends the run.
     let mut read = Vec::new();
     for (field, what, reference) in [
         ("spec.secretRef", "", &spec.secret_ref),

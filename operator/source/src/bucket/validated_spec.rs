@@ -98,7 +98,7 @@ pub(super) fn desired(
 
 /// Where the store is.
 ///
-/// Differs(flux): there nobody reads what is given for `gcp`.
+/// Differs(flux): there `spec.endpoint` is ignored for `gcp`.
 fn endpoint(spec: &BucketSpec) -> Result<Endpoint, Error> {
     match spec.provider {
         Some(BucketProvider::Azure) => Endpoint::parse_account(&spec.endpoint),
@@ -126,7 +126,7 @@ fn text<'d>(data: &'d SourceSecretData, key: &str) -> Option<&'d str> {
     data.get(key).and_then(|bytes| std::str::from_utf8(bytes).ok())
 }
 
-/// As whom the server is asked, and by which protocol.
+/// The identity with which the server is asked, and the protocol.
 fn identity(
     spec: &BucketSpec,
     endpoint: &Endpoint,
@@ -146,9 +146,9 @@ fn identity(
     }
 }
 
-/// As whom a server of S3 is asked.
+/// The identity with which an S3 server is asked.
 ///
-/// Parity(flux): a Secret goes before the environment, which is asked for `aws` only; keys that are empty mean nobody.
+/// Parity(flux): a Secret goes before the environment, which is used for `aws` only; empty keys mean anonymous access.
 fn identity_of_s3(spec: &BucketSpec, resolved: &BucketInputs) -> Result<BucketIdentity, Outcome> {
     let is_aws = spec.provider == Some(BucketProvider::Aws);
     if let Some(sts) = spec.sts.as_ref().filter(|sts| sts.provider == StsProvider::Ldap) {
@@ -190,7 +190,7 @@ const BOTH: &str = "spec.sts cannot be combined with spec.secretRef, which has t
 
 /// The user that a token service gives keys to.
 ///
-/// Differs(flux): there a service is asked for nobody's keys where no Secret names a user.
+/// Differs(flux): there the service is asked without credentials if no Secret names a user.
 fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &BucketInputs) -> Result<Ldap, Outcome> {
     let wrong = |text: &str| Err(Outcome::Stalled(INVALID_STS_CONFIGURATION, text.to_owned()));
     if !matches!(spec.provider, None | Some(BucketProvider::Generic)) {
@@ -204,7 +204,7 @@ fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &BucketInputs) -> Result<L
             "spec.sts.provider `ldap` requires spec.sts.secretRef, a Secret with `username` and `password`",
         );
     };
-    // An empty password would be accepted by directories that know nobody by it.
+    // Some directories accept an empty password as an anonymous bind.
     let some = |key| text(data, key).filter(|value| !value.is_empty());
     let (Some(username), Some(password)) = (some("username"), some("password")) else {
         return Err(unusable(format!(
@@ -232,7 +232,7 @@ fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &BucketInputs) -> Result<L
 
 /// Where a web identity is exchanged.
 ///
-/// Parity(flux): only AWS's own services are asked, since whoever answers gets the token of windlass itself.
+/// Parity(flux): only AWS's own services are asked, since the service gets the token of windlass itself.
 fn sts_endpoint(spec: &BucketSpec, sts: &BucketSts) -> Result<Url, Outcome> {
     let wrong = |text: String| Err(Outcome::Stalled(INVALID_STS_CONFIGURATION, text));
     if spec.provider != Some(BucketProvider::Aws) {
@@ -291,7 +291,7 @@ fn certificates(what: &str, name: &str, data: &SourceSecretData) -> Result<Tls, 
         return Err(wrong("has neither 'ca.crt' nor 'tls.crt' and 'tls.key'"));
     }
     let tls = Tls { ca, identity };
-    // A Secret that cannot be used is told as such, and not as a server that cannot be reached.
+    // An unusable Secret is reported as such, and not as a server that cannot be reached.
     sources::http::client(&tls, None).map_err(|error| classify(&error.into()))?;
     Ok(tls)
 }

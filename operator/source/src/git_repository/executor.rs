@@ -29,7 +29,7 @@ pub(crate) struct GitFetchSpec {
     pub(super) reference: Reference,
     pub(super) content: Content,
     pub(super) include: Vec<Include>,
-    /// Who has to have signed what, if anybody has to.
+    /// The keys of the required signatures; none if the spec requires none.
     pub(super) signed: Option<Verification>,
 }
 
@@ -128,7 +128,7 @@ pub(super) fn classify(error: &sources::git::Error) -> Outcome {
     }
 }
 
-/// What a Git operation works with; its own time limit ends it, so nobody cancels.
+/// The context of a Git operation; its own time limit ends it, so no token cancels it.
 fn working(context: &Context) -> sources::git::Context {
     sources::git::Context {
         runtime: tokio::runtime::Handle::current(),

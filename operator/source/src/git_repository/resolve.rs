@@ -1,4 +1,5 @@
-//! What a GitRepository points at: the Secrets with its credentials, its proxy and the keys of who signs, and what it includes.
+//! What a GitRepository points at: the Secrets with its credentials, its proxy and the keys for signatures, and what it
+//! includes.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ pub(super) async fn resolve(
     let what = "failed to configure proxy options: ";
     let proxy =
         SecretField { field: "spec.proxySecretRef", what, reference: &spec.proxy_secret_ref };
-    // All are watched before any is missed.
+    // All references are watched before a missing one ends the run.
     let mut references = References::new(&context.watcher);
     let secret = credentials.read(object, &mut references).await;
     let proxy = proxy.read(object, &mut references).await;

@@ -174,7 +174,7 @@ fn a_signature_is_reported_and_goes_with_spec_verify() {
     let object = wanting(json!(second.after));
     assert_eq!(SourceKind::unverified(&object).as_deref(), Some("signed by another"));
 
-    // Nobody asks any more, so nothing is said.
+    // The spec does not ask for verification any more, so nothing is reported.
     let third = report(&repository(json!(first.after)), None, None, None, &settled(), time());
     assert_eq!(of(&third), None);
     let object = repository(json!(third.after));

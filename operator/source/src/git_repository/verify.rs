@@ -1,6 +1,6 @@
 //! Verifying who signed a commit and its tag, before anything is made of it.
 //!
-//! Elsewhere: signatures themselves (the engine `signatures`), what is told of it (`source`).
+//! Elsewhere: signatures themselves (the engine `signatures`), how the result is reported (`source`).
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use sources::git::Checkout;
 use super::executor::classify;
 use crate::source::verification::VerificationRecord;
 
-/// Who has to have signed what.
+/// Which objects have to be signed, and the keys for that.
 pub(super) struct Verification {
     mode: Mode,
     /// The data of the Secret with the keys.

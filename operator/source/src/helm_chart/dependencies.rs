@@ -1,7 +1,7 @@
 //! The dependencies of a chart in a tree: those that are not there are fetched.
 //!
 //! Here: finding the HelmRepository that has an address, and asking it. Elsewhere: which are missing and what their
-//! addresses mean (`sources::charts`), charts of registries (`registry.rs`).
+//! addresses mean (`sources::charts`), charts of registries (`oci_registry.rs`).
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -133,7 +133,7 @@ fn loaded(archive: &[u8], dependency: &Dependency, at: &str) -> Result<LoadedCha
 }
 
 /// Parity(flux): the HelmRepository of the namespace that has the address says how the registry is spoken to; without
-/// one, everybody may pull from it.
+/// one, windlass pulls anonymously.
 async fn from_registry(
     run: &Chart,
     url: &str,
@@ -170,7 +170,7 @@ async fn from_registry(
 }
 
 /// Parity(flux): the HelmRepository of the namespace that has the address says how it is spoken to, and its index is
-/// used; without one, everybody may read it.
+/// used; without one, windlass reads it anonymously.
 async fn open(run: &Chart, url: &str) -> Result<IndexedRepository, String> {
     let context = &run.context;
     let found = with_address(context, &namespace_of(run), url);

@@ -38,7 +38,7 @@ pub(crate) struct ChartFetchSpec {
     pub(super) metadata: Option<String>,
     /// Those that replace the chart's own.
     pub(super) values_files: Vec<String>,
-    /// The keys of whoever has to have signed it, if anybody has to.
+    /// The public keys for the required provenance file; none if none is required.
     pub(super) keyring: Option<Keyring>,
     /// What there is, as soon as that is known.
     pub(super) built: Mutex<Option<ChartArtifactMetadata>>,
@@ -143,7 +143,7 @@ pub(super) async fn ask(
         None => version,
     };
     let observed = object.status.as_ref().and_then(|it| it.observed_chart_name.as_deref());
-    // A chart of another name is another chart, whatever its version.
+    // A chart of another name is another chart, also with the same version.
     let is_other = kept.is_some() && observed != Some(&name);
     let revision = if is_other { format!("{name} {version}") } else { version.clone() };
     let values_files = work.values_files.clone();
@@ -284,7 +284,7 @@ async fn pulled(
     blocking(CHART_PACKAGE_ERROR, "packing the chart", pack).await
 }
 
-/// An archive of a repository, and who signed it if anybody had to.
+/// An archive of a repository, and who signed it if a signature is required.
 async fn pull(
     run: &SourceRun<HelmChart>,
     url: Option<&str>,
@@ -329,7 +329,7 @@ where
     let artifact = keep(store, &*run.object, &file, &built.version, write)?;
     let latest = linked(store, &artifact, LATEST);
     let message = built.summary();
-    // Parity(flux): they are told only where they may be others than those of the spec.
+    // Parity(flux): the status lists them only where they may differ from those of the spec.
     let is_listed = run.object.spec.ignore_missing_values_files;
     let files = if is_listed { built.values_files.clone() } else { Vec::new() };
     Ok(StoredArtifact::new(artifact, message, move |status: &mut HelmChartStatus| {

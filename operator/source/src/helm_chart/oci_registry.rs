@@ -32,7 +32,7 @@ fn refused(what: &str, error: &Error) -> Outcome {
             format!("failed to authenticate with the registry: {}", chain(error)),
             Wake::default(),
         ),
-        // A version may be pushed later, and nobody tells of that: the registry is asked again.
+        // A version may be pushed later, and no watch reports that: the registry is asked again.
         Error::NoMatch { .. } | Error::NotFound { .. } => {
             again(INVALID_CHART_REFERENCE, &format!("invalid chart reference: {}", text()))
         }
@@ -63,7 +63,8 @@ pub(super) async fn choose(
     Ok((ChartLookupResult::Tag(version.clone()), name_of(name).to_owned(), version))
 }
 
-/// Fetches the archive of a version, once what its digest stands for is verified; gives who signed it, if anybody had to.
+/// Fetches the archive of a version, once what its digest stands for is verified; gives who signed it, if a signature
+/// is required.
 ///
 /// Differs(flux): what is verified is what is fetched. There the tag is asked for each time, and may be moved in between.
 pub(super) async fn pull(

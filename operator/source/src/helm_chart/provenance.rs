@@ -18,7 +18,7 @@ use crate::source::verification::VerificationRecord;
 use windlass_cluster::error::chain;
 use windlass_runtime::reference::References;
 
-/// Annotation of a HelmChart: the Secret with the public keys of whoever has to have signed the chart.
+/// Annotation of a HelmChart: the Secret with the public keys of those who have to have signed the chart.
 pub(super) const ANNOTATION: &str = "windlass.dev/verify-provenance";
 
 /// The Secret that the annotation names.
@@ -34,7 +34,7 @@ pub(super) fn refused(why: &str) -> Outcome {
     Outcome::Failed(CHART_VERIFICATION_ERROR, text, Wake::default())
 }
 
-/// The repository did not say whether the chart is signed: that is no reason to withdraw one that is there.
+/// The repository did not say whether the chart is signed: a stored artifact is not withdrawn for that.
 fn unanswered(file: &str, why: &str) -> Outcome {
     let text = format!("chart pull error: failed to get provenance file '{file}.prov': {why}");
     Outcome::Failed(CHART_PULL_ERROR, text, Wake::default())

@@ -26,7 +26,7 @@ pub(super) struct SourceArtifact {
     pub(super) is_elsewhere: bool,
 }
 
-/// A registry, and who has to have signed charts there.
+/// A registry, and the signatures that its charts need.
 pub(super) struct Registry {
     pub(super) remote: Remote,
     pub(super) signed: Option<Verification>,

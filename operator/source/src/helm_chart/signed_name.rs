@@ -10,7 +10,7 @@ use super::provenance::refused;
 
 /// What a repository calls a chart that has to be signed.
 pub(super) struct SignedName {
-    /// Who calls it so, as the subject of a message.
+    /// Where the name comes from, as the subject of a message.
     pub(super) place: &'static str,
     pub(super) name: String,
     pub(super) version: String,
@@ -19,10 +19,9 @@ pub(super) struct SignedName {
 impl SignedName {
     /// Checks that the chart in an archive, of which the signature counts, is the one that was asked for.
     ///
-    /// Differs(helm): there a person names the file; here the author of the index could name an old version, or another
-    /// chart by the same keys.
-    /// Differs(flux): who may push to a registry can put the tag of a new version on the signed manifest of an old one, or of
-    /// another chart in a registry of many.
+    /// Differs(helm): there a user names the file; here the author of the index could name an old version, or another
+    /// chart by the same keys. Differs(flux): a user who may push to a registry can put the tag of a new version on the
+    /// signed manifest of an old one, or of another chart in a registry of many.
     pub(super) fn check(&self, metadata: &Metadata) -> Result<(), Outcome> {
         let Self { place, name, version } = self;
         let Metadata { name: own, version: its, .. } = metadata;

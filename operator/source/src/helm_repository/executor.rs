@@ -84,7 +84,7 @@ pub(super) async fn fetch(
         let artifact = keep(&context.artifacts, &**object, &name, &digest, |out| {
             io::copy(&mut file, out).map(drop)
         })?;
-        // Whoever reads charts from it finds it read.
+        // HelmCharts of the repository find the index in memory.
         let shared = context
             .shared::<sources::charts::Indexes>()
             .get(&artifact.digest, || Ok::<_, Outcome>(index));

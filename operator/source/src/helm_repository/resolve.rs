@@ -1,4 +1,4 @@
-//! The Secrets that a HelmRepository names; whoever reads charts from it reads them too.
+//! The Secrets that a HelmRepository names; HelmCharts and Helmfiles that read charts from it read them too.
 
 use std::collections::BTreeMap;
 

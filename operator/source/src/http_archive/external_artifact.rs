@@ -20,9 +20,9 @@ use windlass_runtime::kind::node_named;
 use windlass_runtime::object_store::StateCache;
 use windlass_runtime::record::{change, conditions_of, listed, status_of};
 
-/// The artifact is there, and nobody can use it.
+/// The artifact is stored, but its ExternalArtifact cannot be written.
 pub(super) const EXTERNAL_ARTIFACT_FAILED: Reason = Reason::new("ExternalArtifactFailed");
-/// As whom it is written.
+/// The field manager of ExternalArtifacts.
 const MANAGER: &str = "windlass";
 
 fn failed(name: &str, why: &str, wake: Wake) -> Outcome {
@@ -68,7 +68,7 @@ fn made(object: &HTTPArchive) -> ExternalArtifact {
 const SHOWN_LOOKS: u32 = 100;
 const SHOWN_POLL: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// Has the ExternalArtifact say what the artifact is. Nothing is written when it does already.
+/// Writes the artifact into the ExternalArtifact, unless it is there already.
 pub(super) async fn offer(
     context: &Context,
     object: &Arc<HTTPArchive>,
@@ -125,7 +125,7 @@ async fn write(
     context.cluster.write_status(external, MANAGER, &patch, None).await.map(drop)
 }
 
-/// Has the ExternalArtifact say that there is no artifact, if it is that of the HTTPArchive.
+/// Takes the artifact out of the ExternalArtifact, if it is that of the HTTPArchive.
 pub(super) async fn unoffer(
     context: &Context,
     object: &Arc<HTTPArchive>,
@@ -143,7 +143,7 @@ pub(super) async fn unoffer(
     let text = "artifact not found in storage, fetching it again".to_owned();
     let outcome = Outcome::Running(reason::PROGRESSING, text, Wake::default());
     write(context, &external, None, &outcome).await?;
-    // Whoever offers it again goes by the watch, which must not show what was before.
+    // `offer` decides by what the watch shows, which must not be the object before this write.
     for _ in 0..SHOWN_LOOKS {
         let seen = context.seen::<ExternalArtifact>(&namespace, &name);
         if !seen.is_some_and(|seen| has_artifact(&seen)) {

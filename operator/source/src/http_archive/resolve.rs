@@ -34,7 +34,7 @@ pub(super) async fn resolve(
     context.work_queue.set_edges(node, Edge::Source, BTreeSet::from([offered]));
     let spec = &object.spec;
     let mut references = References::new(&context.watcher);
-    // All are watched before one is missed.
+    // All references are watched before a missing one ends the run.
     let mut read = async |field: &str, reference: &Option<LocalObjectReference>| {
         let Some(reference) = reference else { return Ok(None) };
         let namespace = object.namespace().unwrap_or_default();

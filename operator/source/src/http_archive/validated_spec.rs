@@ -69,7 +69,7 @@ pub(super) fn desired(
     Ok(SourceSpec { work: HttpFetchSpec { remote }, shape })
 }
 
-/// As whom the server is asked, and whom we trust.
+/// The credentials for the server, and the certificates that are trusted.
 fn credentials(url: &str, resolved: &HttpArchiveInputs) -> Result<Credentials, Outcome> {
     let only = |data: &Option<SourceSecretData>, keys: [&str; 3]| -> SourceSecretData {
         let data = data.iter().flatten().filter(|(key, _)| keys.contains(&key.as_str()));

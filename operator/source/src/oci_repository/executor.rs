@@ -28,7 +28,7 @@ use windlass_cluster::error::chain;
 use windlass_runtime::artifact::ORIGIN_REVISION;
 use windlass_runtime::blocking_task::blocking;
 
-/// Parity(flux): the annotation that events tell of beside the revision.
+/// Parity(flux): the annotation of the image whose value events have beside the revision.
 const SOURCE: &str = "org.opencontainers.image.source";
 
 /// What is fetched, and what is made of it.
@@ -38,7 +38,7 @@ pub(crate) struct OciFetchSpec {
     pub(super) media_type: Option<String>,
     /// Whether the layer is kept as it is.
     pub(super) is_copied: bool,
-    /// Who has to have signed, if anybody has to.
+    /// The keys of the required signatures; none if the spec requires none.
     pub(super) signed: Option<Verification>,
 }
 
@@ -200,7 +200,7 @@ fn store(
     pulled: PulledArtifact,
     found: &OciLookupResult,
 ) -> Result<StoredArtifact<OCIRepositoryStatus>, Outcome> {
-    // Parity(flux): the name is the same whatever becomes of the layer.
+    // Parity(flux): the name does not depend on how the layer is stored.
     let file = format!("{}.tar.gz", found.digest);
     let PulledArtifact { layer, annotations, .. } = pulled;
     let mut body = layer.file;

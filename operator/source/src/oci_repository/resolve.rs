@@ -1,5 +1,5 @@
-//! What an OCIRepository points at: the Secrets with its credentials, certificates and proxy, and the ServiceAccount
-//! whose image pull secrets it uses, and who has to have signed.
+//! What an OCIRepository points at: the Secrets with its credentials, certificates and proxy, the ServiceAccount whose
+//! image pull secrets it uses, and the keys for signatures.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) struct OciRepositoryInputs {
     pub(super) certificates: Option<OciSecretData>,
     /// Data of the Secret that describes a proxy.
     pub(super) proxy: Option<OciSecretData>,
-    /// Who has to have signed, if anybody has to.
+    /// The keys of the required signatures; none if the spec requires none.
     pub(super) signed: Option<Verification>,
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn resolve(
 ) -> Result<OciRepositoryInputs, Outcome> {
     let spec = &object.spec;
     let namespace = object.namespace().unwrap_or_default();
-    // All are watched before one is missed.
+    // All references are watched before a missing one ends the run.
     let mut references = References::new(&context.watcher);
     let mut reader = SpecReader { namespace: &namespace, references: &mut references };
     let secret = reader.named("spec.secretRef", CREDENTIALS, spec.secret_ref.as_ref()).await;

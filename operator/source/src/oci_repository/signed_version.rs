@@ -13,10 +13,11 @@ use sources::reason::{OCI_LAYER_OPERATION_FAILED, VERIFICATION_ERROR};
 use super::executor::PulledArtifact;
 use windlass_cluster::error::chain;
 
-/// Checks that a signed chart has the version that its tag says. A layer that is no chart says of no version that it is
-/// its own, and neither does a tag such as `latest`. Blocks.
+/// Checks that a signed chart has the version that its tag says. Other layers are not checked, and neither are tags
+/// that are not versions, such as `latest`. Blocks.
 ///
-/// Differs(flux): who may push to a registry can put the tag of a new version on the signed manifest of an old one.
+/// Differs(flux): a user who may push to a registry can put the tag of a new version on the signed manifest of an old
+/// one.
 pub(super) fn check(pulled: &mut PulledArtifact, tag: &str) -> Result<(), Outcome> {
     let Some(version) = stated_version(tag).filter(|_| pulled.is_chart) else { return Ok(()) };
     let own = version_of(&mut pulled.layer)?;

@@ -1,4 +1,4 @@
-//! The world of a source: its remote and the artifact store.
+//! Observes and executes for a source: its remote and the artifact store.
 //!
 //! Here: when the remote is asked and fetched, whether what the status promises is still there, keeping what came.
 //! Elsewhere: how a remote is asked and fetched (each kind), the store itself (`sources::store`).
@@ -132,12 +132,12 @@ pub(super) fn collect_garbage<K: SourceKind>(store: &Store, object: &K, new: Opt
 }
 
 impl<'a, K: SourceKind> SourceExecutor<'a, K> {
-    /// Whose turn it is to ask and to fetch.
+    /// The namespace in whose turn the remote is asked and fetched.
     fn namespace(&self) -> String {
         self.run.object.namespace().unwrap_or_default()
     }
 
-    /// The world of a run.
+    /// The executor of a run.
     pub(super) fn new(run: Arc<SourceRun<K>>, latest: &'a Latest<K>) -> Self {
         Self { run, latest, found: Mutex::default(), stored: Mutex::default() }
     }
@@ -147,7 +147,7 @@ impl<'a, K: SourceKind> SourceExecutor<'a, K> {
         self.stored.lock().clone()
     }
 
-    /// Says that the remote is asked about a spec of which nothing is known yet.
+    /// Reports in the status that the remote is asked about a spec without a result.
     async fn tell_of_asking(&self) {
         let SourceRun { context, object, .. } = &*self.run;
         if !progress::is_decided(&**object) {
@@ -162,7 +162,7 @@ impl<'a, K: SourceKind> SourceExecutor<'a, K> {
         }
     }
 
-    /// Says that a new revision is fetched; an attempt that is repeated is not told of again.
+    /// Reports in the status that a new revision is fetched, but not for a repeated attempt.
     async fn tell_of_fetching(&self, revision: &str) {
         let SourceRun { context, object, .. } = &*self.run;
         let has_failed = progress::is_decided(&**object)

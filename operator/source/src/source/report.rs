@@ -24,15 +24,15 @@ pub(crate) const STORAGE_OPERATION_FAILED: &str = "StorageOperationFailed";
 /// The artifact is signed as the spec asks.
 pub(crate) const SOURCE_VERIFIED: &str = "SourceVerified";
 
-/// Conditions of a kind that tell of failures, beside `Ready`.
+/// Conditions of a kind that report failures, beside `Ready`.
 pub(crate) struct Conditions {
     /// All that the kind sets besides `ArtifactInStorage`; others in the status are kept.
     pub(crate) owned: &'static [&'static str],
-    /// Which of them tells of a failure.
+    /// Which of them reports a failure.
     pub(crate) of_failure: fn(Reason) -> &'static str,
 }
 
-/// What is written and told.
+/// The status to write and the events to announce.
 pub(crate) struct Report<S> {
     pub(crate) before: S,
     pub(crate) after: S,
@@ -168,7 +168,7 @@ fn events<K: SourceKind>(
         | Outcome::Blocked(..)
         | Outcome::Failed(..)
         | Outcome::Stalled(..) => {
-            // Parity(flux): waiting for something is no failure.
+            // Parity(flux): waiting for something is not a failure.
             let is_waiting = matches!(outcome, Outcome::Blocked(..));
             vec![Event {
                 severity: if is_waiting { Severity::Info } else { Severity::Error },

@@ -35,7 +35,7 @@ pub(crate) struct VerificationRecord {
 
 /// Why the artifact of a status does not count as verified; nothing if it does.
 ///
-/// One status tells of both: the artifact that is there when `SourceVerified` is of the newest generation is the one that
+/// One status covers both: the artifact that it has when `SourceVerified` is of the newest generation is the one that
 /// was verified as that says.
 pub(crate) fn unverified<K: SourceKind>(object: &K) -> Option<String> {
     if !object.is_verified() {

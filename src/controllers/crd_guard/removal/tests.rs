@@ -215,7 +215,7 @@ fn exported(state: &State) -> (Vec<String>, Value) {
 #[tokio::test]
 async fn a_definition_without_objects_is_deleted_as_it_was_read() {
     let mut state = State::with(false, 0, |_, _| None);
-    // Nobody else may have it.
+    // It must not have another owner.
     state.edit(|crd| {
         let labels = crd["metadata"]["labels"].as_object_mut().unwrap();
         labels.retain(|key, _| !key.starts_with("helm"));

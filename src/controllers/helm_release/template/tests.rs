@@ -180,7 +180,7 @@ fn every_field_that_differs_is_applied() {
     ] {
         differs(&metadata, &files(&json!({})));
     }
-    // Labels of ours that are there, but as somebody else's.
+    // The labels are there, but another field manager owns them.
     let mut theirs = live(&chart);
     theirs.metadata.managed_fields = None;
     assert!(!is_as_wanted(&theirs, &chart));

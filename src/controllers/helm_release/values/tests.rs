@@ -1,4 +1,5 @@
-//! Values given a spec and what is there. The merge itself is held by recorded answers (`cargo xtask conformance`).
+//! The values of a spec, given the ConfigMaps and Secrets that exist. The merge itself is checked against recorded
+//! answers (`cargo xtask conformance`).
 
 use kube::core::Status;
 use serde_json::{Value as Json, json};

@@ -50,7 +50,7 @@ impl KustomizationExecutor {
             refused => refused,
         };
         let state = match compared {
-            // Of drift, one object that cannot be compared does not keep the others.
+            // When drift is corrected, an object that cannot be compared does not stop the others.
             Err(error) if self.settings.is_correction && error.is_of_object() => {
                 self.refused(manifest, &error)
             }
@@ -90,7 +90,7 @@ impl KustomizationExecutor {
         })
     }
 
-    /// Drift is corrected, but not without end where somebody else undoes it each time.
+    /// Drift is corrected, but not without end where another manager undoes it each time.
     fn within_measure(&self, manifest: &Manifest, state: SeenState) -> SeenState {
         let id = &manifest.id;
         let digest = &manifest.digest;
@@ -295,7 +295,7 @@ impl KustomizationExecutor {
             known.missing.clone()
         };
         self.context.work_queue.set_edges(&self.node, Edge::Waits, missing);
-        // It may have come between the question and the wait, and would not wake anybody then.
+        // The kind may have been served between the request and the wait, and would not wake the node then.
         self.resource(id).await
     }
 
@@ -358,7 +358,8 @@ impl KustomizationExecutor {
         }
         let now = jiff::Timestamp::now();
         let own = health::read(&live, &[], now);
-        // Pods only make worse what is on its way, and what was read or written a moment ago is asked for again.
+        // Only an object in progress is judged by its Pods, and not one that was read or written a moment ago: it is
+        // read again.
         if fresh || own.status != apply::Health::InProgress {
             return Ok(own);
         }

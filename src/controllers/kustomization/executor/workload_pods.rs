@@ -13,7 +13,8 @@ use windlass_cluster::object_pages::ObjectQuery;
 /// beyond them fails the wait at its end only.
 const MOST_PODS: usize = 1_024;
 
-/// What an object generated and has failed, as far as the cluster tells: without it, the object is judged by itself.
+/// The objects that a workload generated and that have failed; none if the cluster does not answer, so that the
+/// workload is judged by its own status.
 pub(super) async fn failed(cluster: &Cluster, live: &Object, now: Time) -> Vec<Object> {
     let kind = health::related_kinds(&live.gvk());
     let Some((kind, selector)) = kind.zip(health::related_selector(live)) else {

@@ -40,7 +40,8 @@ const GONE_LIMIT: Duration = Duration::from_secs(60);
 enum WriteError {
     /// The write failed.
     Failed(WriteFailure),
-    /// The object must be deleted and created again, and the removal gate does not permit that now. Holds where the run rests.
+    /// The object must be deleted and created again, and the removal gate does not permit that now. Has the outcome of
+    /// the run.
     Withheld(Outcome),
 }
 
@@ -85,7 +86,7 @@ impl KustomizationExecutor {
                 WriteError::Withheld(outcome) => withheld = withheld.or(Some(outcome)),
             }
         }
-        // A migration is interrupted when the run is stopped, which is no failure.
+        // Stopping the run interrupts a migration, which is not a failure.
         let stopped = self.stopped().filter(|_| !failed.is_empty());
         match stopped.or(withheld_rest(&failed, withheld)) {
             Some(outcome) => Err(outcome),
@@ -134,7 +135,7 @@ impl KustomizationExecutor {
             false => None,
         };
         let Err(error) = self.write(manifest, recreation).await else { return Ok(()) };
-        // Of drift, one object that is refused does not keep the others, nor the stages after its own.
+        // When drift is corrected, a refused object does not stop the others, nor the stages after its own.
         if self.settings.is_correction && !error.is_of_server() {
             let refused = self.refused(manifest, &error);
             self.known().seen.insert(manifest.id.clone(), refused);
@@ -289,7 +290,7 @@ impl KustomizationExecutor {
         }
     }
 
-    /// Deletes what left the manifests; one that cannot be deleted does not keep the others.
+    /// Deletes what left the manifests; an object that cannot be deleted does not stop the others.
     pub(super) async fn prune(&self, ids: &[(ObjectId, String)]) -> Result<(), Outcome> {
         let mut failed = Vec::new();
         for (id, _) in ids {

@@ -53,7 +53,7 @@ fn key(address: SocketAddr, encrypted: &str) -> ServiceKey {
     }
 }
 
-/// Services for a build with the only permit among those who build.
+/// Services for a build with the only build permit.
 fn services(building: &Permits, limit: Duration, cancel: &CancellationToken) -> KeyServices {
     let permit = RUNTIME.block_on(building.acquire("shop"));
     let permits = BuildPermits {

@@ -10,7 +10,7 @@ fn time(second: i64) -> Time {
     Time::from_second(1_790_000_000 + second).unwrap()
 }
 
-/// When the wait for health began that an object tells of.
+/// When the wait for health began, as the status of an object records it.
 fn begun(object: &Kustomization) -> Option<Time> {
     waiting(object)?.since(reason::PROGRESSING, "main@sha1:abc")
 }
@@ -290,7 +290,7 @@ fn a_revision_that_changes_nothing_of_ours_is_one_status_write_and_one_event() {
     let [event] = &*second.events else { panic!("{:?}", second.events) };
     assert_eq!(event.message, "Reconciliation finished in 2s, next run in 10m0s");
     assert_eq!(event.metadata, facts_of(&["commit_status=update", "revision=main@sha1:def"]));
-    // Whoever shows a commit's state has it by now.
+    // The commit's state was set by the event before.
     let third = report(
         &kustomization(second.after),
         &KustomizationRun { began: time(100), now: time(101), ..moved },
@@ -325,7 +325,7 @@ fn what_is_applied_deleted_and_found_healthy_are_events_of_their_own() {
             finished,
         ]
     );
-    // What was healthy and is corrected at the revision that it had is not told to be healthy again.
+    // An object that was healthy and is corrected at the same revision is not reported as healthy again.
     let after = report(&kustomization(json!({})), &run(&settled(), &changes)).after;
     assert_eq!(
         events(json!(after), &settled(), &changes[2..]),

@@ -19,13 +19,13 @@ pub(super) struct Field {
     pub(super) retains_wanted_only: bool,
     /// A map is replaced as a whole.
     pub(super) is_replaced: bool,
-    /// What items of a list are known by; none: the list is replaced.
+    /// The merge key of the items of a list; none: the list is replaced.
     pub(super) items: Option<Items>,
     /// The type of the map, or of the items.
     pub(super) below: Option<usize>,
 }
 
-/// What items of a list are known by.
+/// The merge key of the items of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Items {
     /// Themselves: they are strings.

@@ -45,7 +45,8 @@ const MAX_MESSAGE: usize = 1000;
 /// How often a Job is checked.
 const JOB_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Connections to servers that Lifecycles name. Who writes a Lifecycle administers the cluster: Services may be named.
+/// Connections to servers that Lifecycles name. Lifecycles are written by administrators of the cluster: Services may
+/// be named.
 #[derive(Default)]
 struct Servers(OnceLock<Clients>);
 
@@ -311,7 +312,7 @@ impl Check<'_> {
         }
     }
 
-    /// Creates the Job of the event as whom its subject is applied, or tells how far it is.
+    /// Creates the Job of the event, as the user that applies its subject, or says how far it is.
     async fn job(&self, job: &JobHandler, subject: &CheckSubject) -> Result<Finding, String> {
         let context = self.context;
         let namespace = self.event.namespace().unwrap_or_default();

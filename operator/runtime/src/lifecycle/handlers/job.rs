@@ -30,7 +30,7 @@ fn jobs() -> Resource {
 /// The Job of an event, with `variables` in the environment of its containers.
 ///
 /// # Errors
-/// The template is none.
+/// The template is invalid.
 pub(super) fn manifest(
     job: &JobHandler,
     event: &LifecycleEvent,
@@ -52,7 +52,7 @@ pub(super) fn manifest(
         "name": event.name_any(), "uid": event.uid(), "controller": true,
     }]);
     if let Some(spec) = value["spec"].as_object_mut() {
-        // It would be deleted before anybody observed how it ended.
+        // It would be deleted before windlass observed how it ended.
         spec.remove("ttlSecondsAfterFinished");
     }
     for kind in ["initContainers", "containers"] {

@@ -1,4 +1,4 @@
-//! As whom Google and Azure are asked, from the keys that Flux reads in a Secret.
+//! The identities for Google and Azure, from the keys that Flux reads in a Secret.
 
 use crds::source::BucketSpec;
 use objects::RedactedValue;
@@ -10,8 +10,8 @@ use super::{SourceSecretData, name_of_secret, text, unusable};
 
 /// Without a Secret Google's own hosts get the credentials of windlass itself, and others are accessed anonymously.
 ///
-/// Differs(flux): there those are sent to Google whatever the endpoint; here the endpoint counts, and whoever names one must
-/// not get the token of windlass by that.
+/// Differs(flux): there those are sent to Google without regard to the endpoint; here the endpoint counts, so that the
+/// author of a spec cannot have the token of windlass sent to another server.
 pub(super) fn google(
     spec: &BucketSpec,
     endpoint: &Endpoint,

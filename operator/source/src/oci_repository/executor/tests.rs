@@ -52,7 +52,7 @@ fn serve(answers: Vec<(String, Vec<u8>)>) -> SocketAddr {
 
 fn converse(mut stream: &TcpStream, answers: &[(String, Vec<u8>)]) {
     let mut head = BufReader::new(stream).lines().map_while(Result::ok);
-    // A greeting of TLS is no text.
+    // A TLS ClientHello is not text.
     let Some(line) = head.next() else { return };
     head.take_while(|line| !line.is_empty()).for_each(drop);
     let path = line.split(' ').nth(1).unwrap_or_default();

@@ -106,7 +106,7 @@ impl Policy {
         policy
     }
 
-    /// Whether it acts by itself, and what it does then.
+    /// Whether the Application is synced automatically, and with which options.
     fn automate(&mut self, fields: &mut Fields, done: &mut ConversionResult) {
         let automated = fields.take("automated");
         self.is_manual = automated.is_null() || automated["enabled"] == false;

@@ -120,7 +120,7 @@ async fn a_job_that_a_ttl_removed_is_not_created_again() {
     server.state().job = None;
     let Ok(Finding::Bad(why)) = server.check(&cluster, &server.event()).await else { panic!() };
     assert!(why.contains("is unknown"), "{why}");
-    // Whoever has not seen that it was begun cannot begin it, either.
+    // A process that has not seen that it was begun cannot begin it, either.
     let why = server.check(&cluster, &stale).await.unwrap_err();
     assert!(why.contains("is not created"), "{why}");
     assert_eq!(server.state().created, 1);
