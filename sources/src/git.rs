@@ -1,7 +1,7 @@
 //! Git repositories: what a remote has, and one commit of it with its files.
 //!
 //! Here: the two questions, [`tip`] and [`fetch`], over HTTP(S) and SSH; [`checkout`] is a fetch with submodules and
-//! without what is not wanted.
+//! without what is not wanted; [`push`] makes commits on top of a fetch and sends them.
 //! Elsewhere: turning files into an artifact ([`crate::archive`]), deciding when to ask (the program's `controllers` room).
 //!
 //! ```text
@@ -20,6 +20,7 @@ mod credentials;
 mod error;
 mod known_hosts;
 mod lookup;
+pub mod push;
 mod reference;
 mod reference_name;
 mod remote;

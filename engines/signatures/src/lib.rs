@@ -15,7 +15,8 @@
 //! 2. `provenance.rs` compares a chart with the signed file beside it.
 //! 3. `pgp.rs` verifies OpenPGP signatures: `pgp/armor.rs` reads the armor, `pgp/keyring.rs` the keys that count,
 //!    `pgp/policy.rs` which of them and which signatures are good now, `pgp/key.rs` and `pgp/brainpool.rs` do what rPGP does not.
-//! 4. `ssh.rs` verifies SSH signatures, `pem.rs` reads their armor.
+//! 4. `ssh.rs` verifies and makes SSH signatures, `pem.rs` reads their armor. `sign.rs` is what commits are signed with;
+//!    `pgp/signing_key.rs` signs with OpenPGP keys.
 //! 5. `image.rs` says who has to have signed an image, `referrers.rs` which requests find its signatures.
 //! 6. `cosign.rs` verifies what cosign makes: by keys, or by identities with `sigstore.rs`.
 //! 7. `notation.rs` verifies what Notation makes, by a trust policy.
@@ -35,6 +36,7 @@ mod pgp;
 mod proto;
 pub mod provenance;
 pub mod referrers;
+pub mod sign;
 pub mod sigstore;
 mod ssh;
 #[cfg(test)]

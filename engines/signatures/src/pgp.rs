@@ -7,6 +7,7 @@ mod brainpool;
 mod key;
 mod keyring;
 mod policy;
+mod signing_key;
 
 use pgp::packet::{Packet, Signature, SignatureType};
 use pgp::types::{KeyId, VerifyingKey};
@@ -14,6 +15,7 @@ use pgp::types::{KeyId, VerifyingKey};
 use self::key::Verifier;
 pub(crate) use self::keyring::{Effort, Entity, read as read_ring};
 use self::policy::BoundKey;
+pub use self::signing_key::OpenPgpSigningKey;
 
 /// How many signatures one block may have.
 const MAX_SIGNATURES: usize = 16;

@@ -1,4 +1,4 @@
-//! SSH signatures, in the format of `ssh-keygen -Y sign`.
+//! SSH signatures, in the format of `ssh-keygen -Y sign`: verified and made.
 //!
 //! Source: hiddeco/sshsig 0.2 and `authorized_keys` of golang.org/x/crypto/ssh.
 
@@ -6,18 +6,46 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256, Sha512};
 use signature::Verifier as _;
+use ssh_key::private::KeypairData;
 use ssh_key::public::KeyData;
-use ssh_key::{HashAlg, PublicKey, Signature};
+use ssh_key::{Algorithm, HashAlg, LineEnding, PrivateKey, PublicKey, Signature};
 
 use crate::pem;
+use crate::sign::SigningError;
 
 const SSHSIG_MAGIC: &[u8] = b"SSHSIG";
 
 /// What Git signs for.
-const GIT_SIGNATURE_NAMESPACE: &[u8] = b"git";
+const GIT_SIGNATURE_NAMESPACE: &str = "git";
 
 /// How many keys are tried.
 const MAX_KEYS: usize = 1_000;
+
+/// The smallest RSA key that signs.
+const MIN_RSA_BITS: u32 = 2_048;
+
+/// Signs a commit or tag, given as it is stored without a signature, with a key that is not encrypted.
+///
+/// Parity(flux): RSA keys of less than 2048 bits are refused.
+///
+/// # Errors
+/// The key is too small, encrypted or of a kind that Git does not verify.
+pub fn sign_with_ssh_key(key: &PrivateKey, payload: &[u8]) -> Result<String, SigningError> {
+    if let KeypairData::Rsa(pair) = key.key_data()
+        && pair.key_size() < MIN_RSA_BITS
+    {
+        let bits = pair.key_size();
+        return Err(SigningError(format!(
+            "the RSA key has {bits} bits, at least {MIN_RSA_BITS} are required"
+        )));
+    }
+    if key.algorithm() == Algorithm::Dsa {
+        return Err(SigningError("DSA keys cannot sign commits".to_owned()));
+    }
+    key.sign(GIT_SIGNATURE_NAMESPACE, HashAlg::Sha512, payload)
+        .and_then(|signature| signature.to_pem(LineEnding::LF))
+        .map_err(|error| SigningError(format!("the {} key cannot sign: {error}", key.algorithm())))
+}
 
 /// The fingerprint of the key, of any of some lists, with which a signature was made.
 pub(crate) fn verify_any(
@@ -109,11 +137,11 @@ impl SshSignature {
         if own.key_data() != key {
             return Err("public key does not match");
         }
-        if self.namespace != GIT_SIGNATURE_NAMESPACE {
+        if self.namespace != GIT_SIGNATURE_NAMESPACE.as_bytes() {
             return Err("namespace does not match");
         }
         let mut message = SSHSIG_MAGIC.to_vec();
-        for part in [GIT_SIGNATURE_NAMESPACE, b"", &self.hash, &digest] {
+        for part in [GIT_SIGNATURE_NAMESPACE.as_bytes(), b"", &self.hash, &digest] {
             message.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_be_bytes());
             message.extend(part);
         }

@@ -1,9 +1,12 @@
-//! What is said to a remote: shake hands, list references, fetch a pack.
+//! What is said to a remote: shake hands, list references, fetch a pack, send one.
 //!
 //! Nothing is negotiated: we start from nothing every time, so the wanted commits are named and "done" is said.
-//! Elsewhere: the transports under it (`smart_http`, `ssh`), what is made of the pack (`snapshot`).
+//! Elsewhere: the transports under it (`smart_http`, `ssh`), what is made of the pack (`snapshot`), what is sent and what the
+//! answer means (`push`).
 
+use std::io::{self, Read, Write};
 use std::num::NonZeroU32;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use gix::hash::ObjectId;
@@ -15,13 +18,18 @@ use gix::protocol::fetch::{Shallow, Tags};
 use gix::protocol::handshake::Ref;
 use gix::protocol::ls_refs::RefPrefixes;
 use gix::protocol::{Handshake, LsRefsCommand};
-use gix_transport::client::blocking_io::Transport;
+use gix_transport::client::blocking_io::{HandleProgress, Transport};
+use gix_transport::client::{MessageKind, WriteMode};
 use gix_transport::{Protocol, Service};
 
+use super::push::PushError;
 use super::remote::Scheme;
 use super::server_cache::GitServerCache;
 use super::wire::Wire;
 use super::{Error, Remote, smart_http, ssh};
+
+/// The longest answer to a push: a line for each reference.
+const LARGEST_REPORT: u64 = 1 << 20;
 
 /// A connection over which hands were shaken.
 pub(super) struct Conversation {
@@ -41,6 +49,8 @@ pub(super) enum History {
     NoneNorFiles,
     /// Everything that led to them.
     All,
+    /// Everything that led to them, and none of its files if the server can leave them out.
+    AllNorFiles,
 }
 
 /// A reference of the remote and the commit that it stands for, peeled.
@@ -52,22 +62,43 @@ pub(super) struct RemoteReference {
     pub(super) tag: Option<ObjectId>,
 }
 
-fn agent() -> (&'static str, Option<String>) {
+/// What we call ourselves.
+pub(super) fn agent() -> (&'static str, Option<String>) {
     ("agent", Some(concat!("git/windlass-", env!("CARGO_PKG_VERSION")).to_owned()))
 }
 
 impl Conversation {
-    /// Connects and shakes hands.
+    /// Connects and shakes hands, to fetch.
     pub(super) fn open(
         remote: &Remote,
         known: &GitServerCache,
         wire: &Wire,
     ) -> Result<Self, Error> {
+        Self::open_service(Service::UploadPack, remote, known, wire)
+    }
+
+    /// Connects and shakes hands, to push. The server speaks the old protocol then: it lists all of its references.
+    pub(super) fn open_to_push(
+        remote: &Remote,
+        known: &GitServerCache,
+        wire: &Wire,
+    ) -> Result<Self, Error> {
+        Self::open_service(Service::ReceivePack, remote, known, wire)
+    }
+
+    fn open_service(
+        service: Service,
+        remote: &Remote,
+        known: &GitServerCache,
+        wire: &Wire,
+    ) -> Result<Self, Error> {
         let transport = match remote.url.scheme() {
-            Scheme::Http | Scheme::Https => smart_http::transport(remote, known, None, wire)?,
-            Scheme::Ssh => ssh::transport(remote, known.egress(), wire)?,
+            Scheme::Http | Scheme::Https => {
+                smart_http::transport(remote, known, None, service, wire)?
+            }
+            Scheme::Ssh => ssh::transport(remote, known.egress(), service, wire)?,
         };
-        Self::begin(transport, wire)
+        Self::begin(transport, service, wire)
     }
 
     /// Goes on where an earlier conversation shook hands, if one is remembered. Nothing is sent yet.
@@ -80,17 +111,22 @@ impl Conversation {
         wire: &Wire,
     ) -> Option<Result<Self, Error>> {
         let said = known.handshake(remote)?;
-        let transport = smart_http::transport(remote, known, Some(said), wire);
-        Some(transport.and_then(|transport| Self::begin(transport, wire)))
+        let service = Service::UploadPack;
+        let transport = smart_http::transport(remote, known, Some(said), service, wire);
+        Some(transport.and_then(|transport| Self::begin(transport, service, wire)))
     }
 
-    fn begin(mut transport: Box<dyn Transport>, wire: &Wire) -> Result<Self, Error> {
+    fn begin(
+        mut transport: Box<dyn Transport>,
+        service: Service,
+        wire: &Wire,
+    ) -> Result<Self, Error> {
         let url = transport.to_url().into_owned();
         // Credentials were sent with the first request; there are no others to try.
         let no_credentials = |_action| Ok(None);
         let handshake = gix::protocol::handshake(
             &mut transport,
-            Service::UploadPack,
+            service,
             no_credentials,
             Vec::new(),
             &mut Discard,
@@ -152,11 +188,11 @@ impl Conversation {
         repository: &Path,
         largest: u64,
     ) -> Result<(), Error> {
-        let mut request =
-            FetchRequest { wants, is_without_files: history == History::NoneNorFiles };
+        let is_without_files = matches!(history, History::NoneNorFiles | History::AllNorFiles);
+        let mut request = FetchRequest { wants, is_without_files };
         let shallow = match history {
             History::None | History::NoneNorFiles => Shallow::DepthAtRemote(NonZeroU32::MIN),
-            History::All => Shallow::NoChange,
+            History::All | History::AllNorFiles => Shallow::NoChange,
         };
         let packs = repository.join("objects/pack");
         let options = pack::bundle::write::Options {
@@ -195,6 +231,50 @@ impl Conversation {
             },
         );
         received.map(|_| ()).map_err(|error| self.wire.explain(&error))
+    }
+
+    /// Whether the server offers something.
+    pub(super) fn offers(&self, capability: &str) -> bool {
+        self.handshake.capabilities.contains(capability)
+    }
+
+    /// What the server says of one of its capabilities.
+    pub(super) fn capability(&self, name: &str) -> Option<String> {
+        let capability = self.handshake.capabilities.capability(name)?;
+        Some(capability.value()?.to_string())
+    }
+
+    /// Sends commands and a pack, and reads the report; if `is_banded`, the server's remarks come beside it, and are
+    /// overheard.
+    ///
+    /// # Errors
+    /// Whether anything became of it is known only if the server says so: see [`Wire::unanswered`].
+    pub(super) fn send_pack(
+        &mut self,
+        request: &[u8],
+        is_banded: bool,
+    ) -> Result<Vec<u8>, PushError> {
+        let wire = self.wire.clone();
+        let exchange = match self.transport.request(WriteMode::Binary, MessageKind::Flush, false) {
+            Ok(exchange) => exchange,
+            // Nothing was sent yet.
+            Err(error) => return Err(wire.explain(&gix::Error::from_error(error)).into()),
+        };
+        let (mut writer, mut reader) = exchange.into_parts();
+        let sent = writer.write_all(request).and_then(|()| writer.flush());
+        drop(writer);
+        if is_banded {
+            let wire = wire.clone();
+            let overhear = move |_is_error: bool, text: &[u8]| -> ControlFlow<()> {
+                wire.overhear(text);
+                wire.overhear(b"\n");
+                ControlFlow::Continue(())
+            };
+            reader.set_progress_handler(Some(Box::new(overhear) as HandleProgress<'_>));
+        }
+        let mut report = Vec::new();
+        let read = sent.and_then(|()| reader.take(LARGEST_REPORT).read_to_end(&mut report));
+        read.map(|_length| report).map_err(|error: io::Error| wire.unanswered(error))
     }
 }
 

@@ -127,7 +127,7 @@ pub enum Error {
         cause: String,
     },
     /// The time was up.
-    #[error("fetching from {remote} timed out after {}", seconds(timeout))]
+    #[error("requests to {remote} timed out after {}", seconds(timeout))]
     TimedOut {
         /// The remote without credentials.
         remote: String,
@@ -135,7 +135,7 @@ pub enum Error {
         timeout: Duration,
     },
     /// The caller no longer wants it.
-    #[error("fetching from {remote} was cancelled")]
+    #[error("the request to {remote} was cancelled")]
     Cancelled {
         /// The remote without credentials.
         remote: String,

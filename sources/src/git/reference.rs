@@ -99,7 +99,8 @@ impl Reference {
     }
 }
 
-fn full_name(kind: &'static str, prefix: &str, name: &str) -> Result<String, Error> {
+/// The full name of a reference, checked.
+pub(super) fn full_name(kind: &'static str, prefix: &str, name: &str) -> Result<String, Error> {
     let full = format!("{prefix}{name}");
     match gix::validate::reference::name(full.as_str().into()) {
         Ok(_) => Ok(full),

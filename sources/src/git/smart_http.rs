@@ -8,11 +8,11 @@ mod http_request;
 use std::any::Any;
 use std::io;
 
-use gix_transport::Protocol;
 use gix_transport::client::blocking_io::Transport;
 use gix_transport::client::blocking_io::http::{
     GetResponse, Http, PostBodyDataKind, PostResponse, Transport as HttpTransport,
 };
+use gix_transport::{Protocol, Service};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT};
 use reqwest::{RequestBuilder, Response};
 use url::Url;
@@ -22,7 +22,7 @@ use super::server_cache::GitServerCache;
 use super::wire::Wire;
 use super::{Auth, Error, Remote};
 use crate::http::{Egress, same_server};
-use http_request::{Body, Exchange, Flight, Lines, Upload, accepted, send};
+use http_request::{Body, Exchange, Flight, Lines, Upload, UploadKind, accepted, send};
 
 /// Go's number.
 const MOST_REDIRECTS: usize = 10;
@@ -31,13 +31,14 @@ const AGENT: &str = concat!("git/2 (windlass/", env!("CARGO_PKG_VERSION"), ")");
 /// The header by which gix knows the answer to a handshake.
 const ADVERTISEMENT: &str = "content-type: application/x-git-upload-pack-advertisement";
 
-/// A transport to a remote. Nothing is sent yet.
+/// A transport to a service of a remote. Nothing is sent yet.
 ///
 /// When it is given what the server said at an earlier handshake, the handshake is had with that and not with the server.
 pub(super) fn transport(
     remote: &Remote,
     known: &GitServerCache,
     remembered: Option<Vec<u8>>,
+    service: Service,
     wire: &Wire,
 ) -> Result<Box<dyn Transport>, Error> {
     let client = known
@@ -55,7 +56,11 @@ pub(super) fn transport(
     let base = None;
     let egress = known.egress().clone();
     let wire = wire.clone();
-    let smart = SmartHttp { client, authorization, origin, base, remembered, egress, wire };
+    let upload = match service {
+        Service::UploadPack => UploadKind::Question,
+        Service::ReceivePack => UploadKind::Pack,
+    };
+    let smart = SmartHttp { client, authorization, origin, base, remembered, upload, egress, wire };
     Ok(Box::new(HttpTransport::new_http(smart, url, Protocol::V2, false)))
 }
 
@@ -89,6 +94,7 @@ struct SmartHttp {
     base: Option<String>,
     /// What the server is known to answer to the first request.
     remembered: Option<Vec<u8>>,
+    upload: UploadKind,
     egress: Egress,
     wire: Wire,
 }
@@ -192,7 +198,8 @@ impl Http for SmartHttp {
         let to = Url::parse(url).map_err(gix::Error::from_error)?;
         let request = self.client.post(to.clone()).headers(header_map(headers));
         let request = Box::new(self.authorized(request, &to));
-        let exchange = Exchange::new(&self.wire, Flight::Prepared { request, body: Vec::new() });
+        let prepared = Flight::Prepared { request, body: Vec::new(), kind: self.upload };
+        let exchange = Exchange::new(&self.wire, prepared);
         Ok(PostResponse {
             post_body: Upload(exchange.clone()),
             headers: Lines::new(&exchange),

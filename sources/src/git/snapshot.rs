@@ -18,7 +18,7 @@ use super::wire::Wire;
 use super::{Error, GitLimits, Revision};
 
 /// The largest path that Linux takes.
-const LONGEST_PATH: usize = 4096;
+pub(super) const LONGEST_PATH: usize = 4096;
 /// All the paths of a tree together; beyond it the list alone would be a burden.
 const LONGEST_LISTING: usize = 64 << 20;
 
@@ -112,11 +112,11 @@ pub struct GitSnapshot {
     pub commit: Commit,
     /// Bytes that were received for it.
     pub(super) received: u64,
-    id: ObjectId,
+    pub(super) id: ObjectId,
     tag: Option<Tag>,
-    tree: ObjectId,
-    objects: gix::odb::Handle,
-    limits: GitLimits,
+    pub(super) tree: ObjectId,
+    pub(super) objects: gix::odb::Handle,
+    pub(super) limits: GitLimits,
     read: AtomicU64,
     remote: String,
     _scratch: TempDir,
@@ -330,7 +330,7 @@ impl TreeLocation {
 }
 
 /// What Git's own checks refuse: names that lead elsewhere or into a repository's own folder.
-fn is_safe(name: &[u8]) -> bool {
+pub(super) fn is_safe(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..")
         && !name.eq_ignore_ascii_case(b".git")
         && !name.iter().any(|byte| matches!(byte, b'/' | 0))

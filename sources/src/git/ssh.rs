@@ -1,4 +1,4 @@
-//! `git-upload-pack` over SSH, spoken by ourselves: no `ssh` program, no agent, no files of a user.
+//! `git-upload-pack` and `git-receive-pack` over SSH, spoken by ourselves: no `ssh` program, no agent, no files of a user.
 //!
 //! Elsewhere: which host keys are accepted (`known_hosts`), what is said over the channel (`conversation`).
 
@@ -7,10 +7,10 @@ use std::io::{self, Read, Write};
 use std::mem;
 use std::sync::Arc;
 
-use gix_transport::Protocol;
 use gix_transport::client::blocking_io::Transport;
 use gix_transport::client::git::ConnectMode;
 use gix_transport::client::git::blocking_io::Connection;
+use gix_transport::{Protocol, Service};
 use parking_lot::{Mutex, MutexGuard};
 use russh::client::{self, Handle, Msg};
 use russh::keys::ssh_key::Kdf;
@@ -27,12 +27,13 @@ use crate::http::{self, Egress};
 /// OpenSSH's default is 24. Decryption cannot be interrupted, so it has to end by itself.
 const MOST_KDF_ROUNDS: u32 = 1024;
 
-/// Connects, authenticates and starts `git-upload-pack`.
+/// Connects, authenticates and starts the service.
 ///
 /// Where the remote's name leads is checked at each connection.
 pub(super) fn transport(
     remote: &Remote,
     egress: &Egress,
+    service: Service,
     wire: &Wire,
 ) -> Result<Box<dyn Transport>, Error> {
     let Auth::Ssh { identity, passphrase, known_hosts } = &remote.credentials.auth else {
@@ -44,7 +45,10 @@ pub(super) fn transport(
     let key = private_key(identity.expose(), passphrase.as_ref().map(|p| p.expose().as_str()))?;
     let known = KnownHost::read(known_hosts, &url.host(), url.port())?;
     let opened = wire
-        .wait(open(remote, egress, wire, key, known))
+        .wait(async {
+            let session = open(remote, egress, wire, key, known).await?;
+            start(session, service, remote, wire).await
+        })
         .map_err(|_ended| None)
         .and_then(|opened| opened.map_err(Some));
     let link = match opened {
@@ -70,7 +74,8 @@ pub(super) fn transport(
     )))
 }
 
-fn private_key(identity: &str, passphrase: Option<&str>) -> Result<PrivateKey, Error> {
+/// Reads `identity` and the `password` that it is encrypted with.
+pub(super) fn private_key(identity: &str, passphrase: Option<&str>) -> Result<PrivateKey, Error> {
     use russh::keys::Error as KeyError;
     let bad = |text: &str| Error::BadSecret(text.to_owned());
     // Parity(flux): Go reads encrypted keys in OpenSSH's format and in the old PEM form only.
@@ -123,17 +128,18 @@ impl client::Handler for HostKeyCheck {
     }
 }
 
+fn no_connection(wire: &Wire, error: &(dyn std::error::Error + 'static)) -> Error {
+    Error::Unreachable { host: wire.host(), cause: wire.quote(&http::root_cause(error)) }
+}
+
 async fn open(
     remote: &Remote,
     egress: &Egress,
     wire: &Wire,
     key: PrivateKey,
     known: KnownHost,
-) -> Result<Link, Error> {
-    let unreachable = |error: &(dyn std::error::Error + 'static)| Error::Unreachable {
-        host: wire.host(),
-        cause: wire.quote(&http::root_cause(error)),
-    };
+) -> Result<Handle<HostKeyCheck>, Error> {
+    let unreachable = |error: &(dyn std::error::Error + 'static)| no_connection(wire, error);
     let url = &remote.url;
     let found = egress.look_up(&url.host(), url.port()).await.map_err(|e| unreachable(&e))?;
     let tcp = TcpStream::connect(&*found).await.map_err(|e| unreachable(&e))?;
@@ -162,14 +168,26 @@ async fn open(
         let cause = format!("the {kind} key in `identity` was rejected for user `{user}`");
         return Err(Error::AuthenticationFailed { remote: wire.remote(), cause });
     }
+    Ok(session)
+}
+
+/// Starts a service on a session.
+async fn start(
+    session: Handle<HostKeyCheck>,
+    service: Service,
+    remote: &Remote,
+    wire: &Wire,
+) -> Result<Link, Error> {
+    let unreachable = |error: &(dyn std::error::Error + 'static)| no_connection(wire, error);
     let channel = session.channel_open_session().await.map_err(|e| unreachable(&e))?;
     // A server that does not let us set it answers in the old protocol, which is understood too.
     channel.set_env(false, "GIT_PROTOCOL", "version=2").await.map_err(|e| unreachable(&e))?;
-    let command = format!("git-upload-pack {}", quoted(&url.path()));
+    let command = format!("{} {}", service.as_str(), quoted(&remote.url.path()));
     channel.exec(true, command).await.map_err(|e| unreachable(&e))?;
     let (read, write) = channel.split();
     Ok(Link {
         wire: wire.clone(),
+        service,
         read,
         write,
         outgoing: Vec::new(),
@@ -184,9 +202,10 @@ fn quoted(path: &str) -> String {
     format!("'{}'", path.replace('\'', r"'\''"))
 }
 
-/// The channel that `git-upload-pack` is at the other end of.
+/// The channel that the service is at the other end of.
 struct Link {
     wire: Wire,
+    service: Service,
     read: ChannelReadHalf,
     write: ChannelWriteHalf<Msg>,
     outgoing: Vec<u8>,
@@ -218,7 +237,7 @@ impl Link {
                 self.wire.overhear(&data);
             }
             Some(ChannelMsg::Failure) => {
-                let message = "it does not allow `git-upload-pack`".to_owned();
+                let message = format!("it does not allow `{}`", self.service.as_str());
                 let remote = self.wire.remote();
                 return Err(self.wire.fail(Error::Refused { remote, message }));
             }

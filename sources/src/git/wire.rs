@@ -17,6 +17,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::push::PushError;
 use super::{Context, Error, Remote};
 use crate::http::budget::{HostPermit, SendError};
 use crate::http::{Budgets, Busy};
@@ -271,6 +272,30 @@ impl Wire {
         }
     }
 
+    /// What the far end said beside the protocol, fit to be repeated.
+    pub(super) fn overheard(&self) -> String {
+        self.quote(&self.0.aside.lock())
+    }
+
+    /// What became of a push when reading its answer failed.
+    ///
+    /// Only a status that says that nothing was done is believed; whatever else went wrong may have done so after the push
+    /// was accepted.
+    pub(super) fn unanswered(&self, error: io::Error) -> PushError {
+        match self.failure() {
+            Some(
+                refused @ (Error::AuthenticationFailed { .. }
+                | Error::ProxyRefused { .. }
+                | Error::Redirected { .. }
+                | Error::Refused { .. }
+                | Error::RepositoryNotFound { .. }
+                | Error::Untrusted { .. }),
+            ) => PushError::Failed(refused),
+            Some(known) => PushError::Unanswered(known),
+            None => PushError::Unanswered(self.explain(&gix::Error::from_error(error))),
+        }
+    }
+
     /// What truly went wrong when gix says that something did.
     pub(super) fn explain(&self, error: &gix::Error) -> Error {
         if let Some(known) = self.failure() {
@@ -290,7 +315,7 @@ impl Wire {
                 limit: "the maximum file size".to_owned(),
             };
         }
-        let aside = self.quote(&self.0.aside.lock());
+        let aside = self.overheard();
         if !aside.is_empty() {
             return Error::Refused { remote, message: aside };
         }

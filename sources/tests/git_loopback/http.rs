@@ -18,7 +18,7 @@ fn case(server: &Server) -> Case {
     Case::new(&server.url(), &[])
 }
 
-fn basic(user: &str, password: &str) -> String {
+pub(crate) fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Manners {
     pub(crate) once: Option<Vec<u8>>,
     /// One answer for each request in turn, whatever it is.
     pub(crate) script: Vec<Vec<u8>>,
+    /// Requests with a body are done, and the connection is closed without an answer.
+    pub(crate) loses_answers: bool,
     /// Git's protocol 2 is not understood.
     pub(crate) is_old: bool,
     /// Answers come in chunks, and the connection stays open after them.
@@ -176,6 +178,9 @@ fn serve(
             connection,
         };
         shared.seen.lock().push(seen);
+        if manners.loses_answers && request.method == "POST" {
+            return stream.tcp().shutdown(std::net::Shutdown::Both);
+        }
         if manners.keeps_alive {
             write_in_chunks(&mut stream, &answer)?;
             continue;

@@ -1,4 +1,5 @@
-//! Fetching from real servers on this machine: `git http-backend` behind a small web server, and OpenSSH's sshd.
+//! Fetching from real servers on this machine, and pushing to them: `git http-backend` behind a small web server, and
+//! OpenSSH's sshd.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod bases;
@@ -8,6 +9,8 @@ mod http_server;
 mod local_servers;
 mod proxy;
 mod proxy_server;
+mod push;
+mod push_signed;
 mod references;
 mod repository;
 mod revalidation;

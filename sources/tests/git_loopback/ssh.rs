@@ -12,15 +12,15 @@ use crate::ssh_server::Server;
 use crate::{Case, commit, files, main_branch};
 
 /// A server with a repository and one key that it lets in.
-struct SshTestbed {
-    repository: BareRepository,
-    server: Server,
+pub(crate) struct SshTestbed {
+    pub(crate) repository: BareRepository,
+    pub(crate) server: Server,
     identity: String,
     _keys: TempDir,
 }
 
 impl SshTestbed {
-    fn new(kind: &str, passphrase: &str, is_modern: bool) -> Self {
+    pub(crate) fn new(kind: &str, passphrase: &str, is_modern: bool) -> Self {
         let keys = tempfile::tempdir().unwrap();
         let path = keys.path().join("id");
         let identity = ssh_key(&path, kind, passphrase);
@@ -28,7 +28,7 @@ impl SshTestbed {
         Self { repository: BareRepository::with_history(), server, identity, _keys: keys }
     }
 
-    fn case(&self, known_hosts: &str, more: &[(&str, &str)]) -> Case {
+    pub(crate) fn case(&self, known_hosts: &str, more: &[(&str, &str)]) -> Case {
         let mut secret = vec![("identity", self.identity.as_str()), ("known_hosts", known_hosts)];
         secret.extend(more);
         Case::new(&self.server.url(&self.repository.path()), &secret)

@@ -13,21 +13,27 @@ use crate::git::wire::HttpAnswer;
 use crate::http;
 
 /// What we ask for is a few lines; more would mean that something runs away.
-const LARGEST_REQUEST: usize = 16 << 20;
+const LARGEST_QUESTION: usize = 16 << 20;
+/// Commands and a pack of the objects that are new; the limits of a workspace are lower.
+const LARGEST_PUSH: usize = 256 << 20;
 /// How much of an answer that nobody wants any more is read to keep its connection, and for how long.
 const LARGEST_REST: usize = 64 << 10;
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// Sends a request, and once more if its connection was closed under it.
 ///
-/// A kept connection may be closed by the server at the moment in which it is used again. Every request here only
-/// asks, so it may be repeated.
+/// A kept connection may be closed by the server at the moment in which it is used again. Only a request that asks may be
+/// repeated: of a push it is not known what became of it.
 pub(super) fn send(wire: &Wire, request: RequestBuilder) -> io::Result<Response> {
     let again = request.try_clone();
     let answer = match (wire.send(request)?, again) {
         (HttpAnswer::Failed(error), Some(again)) if was_closed(&error) => wire.send(again)?,
         (answer, _) => answer,
     };
+    answered(wire, answer)
+}
+
+fn answered(wire: &Wire, answer: HttpAnswer) -> io::Result<Response> {
     match answer {
         HttpAnswer::Response(response) => Ok(response),
         HttpAnswer::Failed(error) => Err(broken(wire, error)),
@@ -89,8 +95,33 @@ pub(super) struct Exchange {
     flight: Arc<Mutex<Flight>>,
 }
 
+/// What is uploaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UploadKind {
+    /// What is wanted. It may be asked again.
+    Question,
+    /// A push, which is sent once.
+    Pack,
+}
+
+impl UploadKind {
+    fn largest(self) -> usize {
+        match self {
+            Self::Question => LARGEST_QUESTION,
+            Self::Pack => LARGEST_PUSH,
+        }
+    }
+
+    fn send(self, wire: &Wire, request: RequestBuilder) -> io::Result<Response> {
+        match self {
+            Self::Question => send(wire, request),
+            Self::Pack => answered(wire, wire.send(request)?),
+        }
+    }
+}
+
 pub(super) enum Flight {
-    Prepared { request: Box<RequestBuilder>, body: Vec<u8> },
+    Prepared { request: Box<RequestBuilder>, body: Vec<u8>, kind: UploadKind },
     Answered(Response),
     Over,
 }
@@ -107,8 +138,8 @@ impl Exchange {
     ) -> io::Result<T> {
         let mut flight = self.flight.lock();
         let mut answer = match mem::replace(&mut *flight, Flight::Over) {
-            Flight::Prepared { request, body } => {
-                accepted(&self.wire, send(&self.wire, request.body(body))?)?
+            Flight::Prepared { request, body, kind } => {
+                accepted(&self.wire, kind.send(&self.wire, request.body(body))?)?
             }
             Flight::Answered(answer) => answer,
             Flight::Over => return Err(io::ErrorKind::BrokenPipe.into()),
@@ -146,7 +177,7 @@ impl Write for Upload {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut flight = self.0.flight.lock();
         match &mut *flight {
-            Flight::Prepared { body, .. } if body.len() + bytes.len() <= LARGEST_REQUEST => {
+            Flight::Prepared { body, kind, .. } if body.len() + bytes.len() <= kind.largest() => {
                 body.extend_from_slice(bytes);
                 Ok(bytes.len())
             }
