@@ -14,6 +14,7 @@ mod artifact;
 mod condition;
 mod custom_resource;
 mod duration;
+pub mod extensions;
 mod health_check;
 pub mod helm;
 pub mod helmfile;
@@ -76,6 +77,7 @@ impl KindDefinition {
 /// The list of kinds, in the order of the names of their CRDs.
 const KINDS: &[KindDefinition] = &[
     KindDefinition::of::<notification::Alert>(),
+    KindDefinition::of::<extensions::ArtifactGenerator>(),
     KindDefinition::of::<source::Bucket>(),
     KindDefinition::of::<source::ExternalArtifact>(),
     KindDefinition::of::<source::GitRepository>(),

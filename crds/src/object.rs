@@ -60,6 +60,9 @@ pub trait ReconciledObject {
     /// and events report it.
     const CONTROLLER: &'static str;
 
+    /// The finalizer of the objects: Flux's, so that either may finish what the other began.
+    const FINALIZER: &'static str = "finalizers.fluxcd.io";
+
     /// Whether it applies objects, so that windows and `windlass.dev/depends-on` are about it.
     const APPLIES: bool = false;
 

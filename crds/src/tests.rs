@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::extensions::{ArtifactGenerator, RECONCILE_ANNOTATION};
 use crate::helm::{CrdsPolicy, HelmRelease, ReleaseAction};
 use crate::helmfile::{Helmfile, operator};
 use crate::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind};
@@ -138,6 +139,10 @@ fn a_minimal_object_of_each_kind_keeps_what_it_says() {
         })),
         minimal::<operator::Helmfile>(json!({ "source": "git::https://a/b@c" })),
         minimal::<ExternalArtifact>(json!({ "sourceRef": { "kind": "Any", "name": "a" } })),
+        minimal::<ArtifactGenerator>(json!({
+            "sources": [{ "alias": "a", "kind": "GitRepository", "name": "b" }],
+            "artifacts": [{ "name": "c", "copy": [{ "from": "@a/**", "to": "@artifact/" }] }],
+        })),
         minimal::<HelmRelease>(json!({
             "chartRef": { "kind": "OCIRepository", "name": "a" },
             "interval": interval,
@@ -286,6 +291,19 @@ fn an_empty_text_means_that_there_is_none() {
     }));
     assert_eq!(written["spec"].get("path"), None);
     assert_eq!(written["spec"]["sourceRef"].get("namespace"), None);
+}
+
+#[test]
+fn an_annotation_suspends_an_artifact_generator() {
+    let is_suspended = |value: &str| {
+        let annotations = json!({ RECONCILE_ANNOTATION: value });
+        let metadata = json!({ "name": "a", "annotations": annotations });
+        parse::<ArtifactGenerator>(json!({ "metadata": metadata })).is_suspended()
+    };
+    assert!(is_suspended("disabled") && is_suspended("Disabled"));
+    assert!(!is_suspended("enabled") && !is_suspended(""));
+    assert_eq!(ArtifactGenerator::FINALIZER, "source.extensions.fluxcd.io/finalizer");
+    assert_eq!(Bucket::FINALIZER, "finalizers.fluxcd.io");
 }
 
 #[test]

@@ -231,8 +231,14 @@ async fn while_a_controller_of_flux_holds_its_lease_nothing_is_written() -> Resu
     let story = Story::begin("excluded-by-lease").await?;
     let mut a = start(&story, "pod-a", SHORT).await?;
     await_leader(&story, "pod-a").await?;
-    for controller in ["source", "kustomize", "helm", "notification"] {
-        let theirs = StoryTarget::of::<Lease>(&format!("{controller}-controller-leader-election"));
+    for controller in [
+        "source-controller",
+        "kustomize-controller",
+        "helm-controller",
+        "notification-controller",
+        "source-watcher",
+    ] {
+        let theirs = StoryTarget::of::<Lease>(&format!("{controller}-leader-election"));
         let is_held = async || {
             let lease = story.read(&theirs).await?;
             let holder = lease.map(|lease| lease.data["spec"]["holderIdentity"].clone());

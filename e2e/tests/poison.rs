@@ -202,6 +202,10 @@ fn base(kind: &str, url: &str) -> Result<Value> {
     Ok(match kind {
         "Alert" => json!({"providerRef": {"name": "a"},
             "eventSources": [{"kind": "Kustomization", "name": "*"}]}),
+        "ArtifactGenerator" => {
+            json!({"sources": [{"alias": "src", "kind": "GitRepository", "name": "app"}],
+                "artifacts": [{"name": "made", "copy": [{"from": "@src/**", "to": "@artifact/"}]}]})
+        }
         "Bucket" => {
             json!({"interval": "1m", "endpoint": "127.0.0.1:1", "bucketName": "a", "insecure": true})
         }

@@ -50,6 +50,13 @@ use Field::{
 const FIELDS: &[(&str, &str, Field, &str)] = &[
     ("Alert", "eventSources[]", Later, ""),
     ("Alert", "providerRef", Later, ""),
+    ("ArtifactGenerator", "artifacts[]", NoObject, ""),
+    (
+        "ArtifactGenerator",
+        "sources[]",
+        Source("GitRepository"),
+        r#"{"sources": [{"alias": "src", "kind": "GitRepository", "name": "NAME"}]}"#,
+    ),
     (
         "Bucket",
         "certSecretRef",
@@ -416,6 +423,9 @@ fn every_field_that_looks_like_a_reference_has_a_row_and_its_namespace_is_though
 /// A spec that would work but for a server that does not answer.
 fn base(kind: &str) -> Value {
     match kind {
+        "ArtifactGenerator" => {
+            json!({"artifacts": [{"name": "made", "copy": [{"from": "@src/**", "to": "@artifact/"}]}]})
+        }
         "Bucket" => {
             json!({"interval": "1h", "endpoint": "127.0.0.1:1", "bucketName": "a", "insecure": true})
         }

@@ -18,6 +18,8 @@ pub const READ_OPERATION_FAILED: Reason = Reason::new("ReadOperationFailed");
 pub const URL_INVALID: Reason = Reason::new("URLInvalid");
 /// The artifact could not be kept.
 pub const ARCHIVE_OPERATION_FAILED: Reason = Reason::new("ArchiveOperationFailed");
+/// The artifact is kept, and the ExternalArtifact that should offer it cannot be written or is of another owner.
+pub const EXTERNAL_ARTIFACT_FAILED: Reason = Reason::new("ExternalArtifactFailed");
 /// A duration of the spec cannot be used.
 pub const INVALID_DURATION: Reason = Reason::new("InvalidDuration");
 /// Something that is included does not exist.

@@ -57,11 +57,19 @@ const IMAGES: [(&str, &str); 4] = [
     ("all", "images"),
 ];
 
+/// What `flux` calls the kind of its source-watcher.
+const ARTIFACTS: [(&str, &str); 3] = [
+    ("generator", "artifactgenerator"),
+    ("generators", "artifactgenerator"),
+    ("all", "artifactgenerator"),
+];
+
 /// The types that `flux` names after a word.
 fn types_of(group: &str) -> Option<&'static [(&'static str, &'static str)]> {
     match group {
         "source" | "sources" => Some(&SOURCES),
         "image" | "images" => Some(&IMAGES),
+        "artifact" | "artifacts" => Some(&ARTIFACTS),
         _ => None,
     }
 }
@@ -217,6 +225,7 @@ mod tests {
         );
         assert_eq!(read("windlass get -n apps sources all"), "windlass get -n apps sources");
         assert_eq!(read("windlass suspend source chart a"), "windlass suspend helmchart a");
+        assert_eq!(read("windlass get artifacts generators"), "windlass get artifactgenerator");
         assert_eq!(read("windlass get image policy app"), "windlass get imagepolicy app");
         assert_eq!(read("windlass get images all -A"), "windlass get images -A");
         // A source of that name, a namespace of that name, another command.

@@ -198,7 +198,9 @@ pub(super) async fn each(
     }
     // What has no switch is not meant by `all`.
     let is_named = targets.iter().any(|it| it.name.is_some());
-    found.retain(|(_, object)| is_named || object.kind() != "ExternalArtifact");
+    found.retain(|(_, object)| {
+        is_named || !matches!(object.kind(), "ExternalArtifact" | "ArtifactGenerator")
+    });
     if found.is_empty() && left_out.is_empty() {
         bail!("no object was found: nothing was changed");
     }

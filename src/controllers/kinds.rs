@@ -24,6 +24,7 @@ use notification_controller::incident;
 use notification_controller::provider::ProviderController;
 use notification_controller::receiver::ReceiverController;
 use notification_controller::receiver::hooks::hooks;
+use source_controller::artifact_generator::ArtifactGeneratorController;
 use source_controller::external_artifact::ExternalArtifactController;
 use source_controller::source::SourceController;
 use windlass_cluster::Cluster;
@@ -131,6 +132,7 @@ impl KindRegistration {
 /// The list. `crds::all` has their definitions; a test compares both.
 const KINDS: &[KindRegistration] = &[
     KindRegistration::of::<AlertController>().only(Settings::notifies).optional(),
+    KindRegistration::of::<ArtifactGeneratorController>().optional(),
     KindRegistration::of::<SourceController<Bucket>>().providing::<SourceController<Bucket>>(),
     KindRegistration::of::<ExternalArtifactController>().providing::<ExternalArtifactController>(),
     KindRegistration::of::<SourceController<GitRepository>>()

@@ -65,6 +65,10 @@ pub fn sources(object: &Object) -> Vec<ObjectId> {
         found.extend(reference_of(reference, object, SOURCES));
     }
     found.extend(made_chart(object));
+    if object.kind() == "ArtifactGenerator" {
+        let listed = spec.get("sources").and_then(Value::as_array).into_iter().flatten();
+        found.extend(listed.filter_map(|it| reference_of(it, object, SOURCES)));
+    }
     let includes = spec.get("include").and_then(Value::as_array).into_iter().flatten();
     for name in includes.filter_map(|it| it.get("repository")?.get("name")?.as_str()) {
         found.push(ObjectId::new(object.namespace(), name, SOURCES, "GitRepository"));

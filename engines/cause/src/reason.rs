@@ -9,6 +9,7 @@ pub(crate) fn is_about_source(reason: &str) -> bool {
     matches!(
         reason,
         "ArtifactFailed"
+            | "SourceFetchFailed"
             | "SourceNotReady"
             | "NoSourceArtifact"
             | "SourceUnavailable"
@@ -121,6 +122,7 @@ fn of_source(reason: &str) -> Option<Problem> {
         | "ReadOperationFailed"
         | "IndexationFailed"
         | "ChartPullError"
+        | "SourceFetchFailed"
         | "SourceUnavailable"
         | "SourceNotReady"
         | "NoSourceArtifact"

@@ -1,8 +1,8 @@
 //! A process that wants to act: the Leases that it has to hold for that, its own and those of the controllers that it
 //! replaces.
 //!
-//! Two operators must never work on one object. The source-, kustomize- and helm-controller of Flux, and its
-//! notification-controller where windlass sends notifications, each act under a Lease of their own, so the process that
+//! Two operators must never work on one object. The source-, kustomize- and helm-controller of Flux, its
+//! source-watcher, and its notification-controller where windlass sends notifications, each act under a Lease of their own, so the process that
 //! holds these Leases excludes them. Their Deployments are a second sign, of controllers that run without leader
 //! election. Shards of Flux have Deployments and Leases whose names begin with those of the controllers: windlass
 //! cannot take these Leases, since it does not know their names before, so it waits until no process holds them.
@@ -25,8 +25,8 @@ use super::lease::{Claim, Election, LeadershipLostError, LeaseAttempt};
 use super::{Cluster, ClusterError};
 
 /// The controllers of Flux whose work windlass does: each has a Deployment of that name, and a Lease.
-pub const REPLACED_CONTROLLERS: [&str; 4] =
-    ["source-controller", "kustomize-controller", "helm-controller", NOTIFYING];
+pub const REPLACED_CONTROLLERS: [&str; 5] =
+    ["source-controller", "kustomize-controller", "helm-controller", NOTIFYING, "source-watcher"];
 /// The one that may act beside a windlass that sends no notifications.
 const NOTIFYING: &str = "notification-controller";
 

@@ -134,12 +134,12 @@ impl<K: OurKind + ReconciledObject> Latest<K> {
         wanted: bool,
     ) -> Result<Option<Arc<K>>, ClusterError> {
         let mut finalizers = object.finalizers().to_vec();
-        if finalizers.iter().any(|f| f == FINALIZER) == wanted {
+        if finalizers.iter().any(|f| f == K::FINALIZER) == wanted {
             return Ok(Some(object.clone()));
         }
-        finalizers.retain(|f| f != FINALIZER);
+        finalizers.retain(|f| f != K::FINALIZER);
         if wanted {
-            finalizers.push(FINALIZER.to_owned());
+            finalizers.push(K::FINALIZER.to_owned());
         }
         // Not as the manager that applies: a Kustomization that applies this object takes over what that one updated,
         // and would remove the finalizer because it is not in the manifest.
@@ -165,9 +165,6 @@ fn with_status_of<K: OurKind + ReconciledObject>(object: &Arc<K>, newer: &Arc<K>
 fn manager<K: OurKind + ReconciledObject>() -> String {
     format!("gotk-{}", K::CONTROLLER)
 }
-
-/// Flux's finalizer, so that either may finish what the other began.
-pub const FINALIZER: &str = "finalizers.fluxcd.io";
 
 /// The status of an object; one without anything in it if it has none.
 pub fn status_of<K: ReconciledObject>(object: &K) -> K::Status {

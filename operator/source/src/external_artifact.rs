@@ -1,15 +1,17 @@
-//! ExternalArtifact: an artifact that another controller provides. Nothing runs for it; the objects that read it are
-//! woken.
+//! ExternalArtifact: an artifact that another object provides, or another controller. Nothing runs for it; the objects that
+//! read it are woken.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use artifactgen::GENERATOR_LABEL;
+use crds::extensions::ArtifactGenerator;
 use crds::source::ExternalArtifact;
 use crds::windlass::HTTPArchive;
 use crds::{Artifact, ArtifactSource as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube::core::ResourceExt as _;
+use kube::core::{Resource as _, ResourceExt as _};
 
 use windlass_runtime::catalog::Provider;
 use windlass_runtime::context::Context;
@@ -25,8 +27,11 @@ impl ControllerKind for ExternalArtifactController {
     type ControllerState = ();
 
     fn announcement(object: &ExternalArtifact) -> String {
-        let artifact = object.artifact();
-        artifact.map(|a| format!("{} {} {}", a.revision, a.digest, a.url)).unwrap_or_default()
+        // The time tells of an artifact that was lost and made again, equal to the last byte.
+        let said = |a: &Artifact| {
+            format!("{} {} {} {:?}", a.revision, a.digest, a.url, a.last_update_time)
+        };
+        object.artifact().map(said).unwrap_or_default()
     }
 
     fn run(
@@ -42,16 +47,38 @@ impl Provider for ExternalArtifactController {
 
     const IS_RUN: bool = false;
 
-    /// Parity(flux): its files are in the storage of the controller that wrote it. Those of an HTTPArchive of this
-    /// process are here.
+    /// Parity(flux): its files are with the controller that wrote it. Those of an HTTPArchive and an ArtifactGenerator of
+    /// this process are here.
     fn is_elsewhere(object: &ExternalArtifact, settings: &Settings, kept: &TypeMap) -> bool {
-        let namespace = object.namespace().unwrap_or_default();
-        let name = object.name_any();
-        let Some(archive) = kept.seen::<HTTPArchive>(&namespace, &name) else { return true };
-        let place = |artifact: &Artifact| (artifact.path.clone(), artifact.digest.clone());
-        let is_offered = settings.selects(archive.labels())
-            && object.artifact().is_some()
-            && archive.artifact().map(place) == object.artifact().map(place);
-        !is_offered
+        !is_of_archive(object, settings, kept) && !is_of_generator(object, settings, kept)
     }
+}
+
+/// Whether an HTTPArchive of this process offers its artifact by an ExternalArtifact.
+fn is_of_archive(object: &ExternalArtifact, settings: &Settings, kept: &TypeMap) -> bool {
+    let namespace = object.namespace().unwrap_or_default();
+    let found = kept.seen::<HTTPArchive>(&namespace, &object.name_any());
+    let place = |artifact: &Artifact| (artifact.path.clone(), artifact.digest.clone());
+    found.is_some_and(|archive| {
+        settings.selects(archive.labels())
+            && object.artifact().is_some()
+            && archive.artifact().map(place) == object.artifact().map(place)
+    })
+}
+
+/// Whether an ArtifactGenerator of this process makes the artifact of an ExternalArtifact, which lies in the place of the
+/// latter.
+fn is_of_generator(object: &ExternalArtifact, settings: &Settings, kept: &TypeMap) -> bool {
+    let namespace = object.namespace().unwrap_or_default();
+    let place = format!("externalartifact/{namespace}/{}/", object.name_any());
+    let Some(source) = &object.spec.source_ref else { return false };
+    let is_in_place = source.kind == ArtifactGenerator::kind(&())
+        && object.artifact().is_some_and(|artifact| artifact.path.starts_with(&place));
+    let found = kept.seen::<ArtifactGenerator>(&namespace, &source.name);
+    found.filter(|_| is_in_place).is_some_and(|generator| {
+        let uid = generator.uid();
+        uid.is_some()
+            && object.labels().get(GENERATOR_LABEL) == uid.as_ref()
+            && settings.selects(generator.labels())
+    })
 }

@@ -4,7 +4,7 @@
 
 mod contents;
 mod executor;
-mod include;
+pub(crate) mod include;
 mod resolve;
 mod validated_spec;
 mod verify;

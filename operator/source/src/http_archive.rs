@@ -15,7 +15,7 @@ use crds::windlass::HTTPArchive;
 use reconcile::{ObjectKey, Outcome, Reason, reason};
 use sources::http_archive::Validators;
 use sources::plan::{ArtifactInputs, KeptArtifact};
-use sources::reason::ARCHIVE_OPERATION_FAILED;
+use sources::reason::{ARCHIVE_OPERATION_FAILED, EXTERNAL_ARTIFACT_FAILED};
 
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
@@ -34,9 +34,7 @@ pub(crate) struct RevalidatedArchive {
 /// The condition that reports a failure, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
     match why {
-        ARCHIVE_OPERATION_FAILED | external_artifact::EXTERNAL_ARTIFACT_FAILED => {
-            STORAGE_OPERATION_FAILED
-        }
+        ARCHIVE_OPERATION_FAILED | EXTERNAL_ARTIFACT_FAILED => STORAGE_OPERATION_FAILED,
         _ => FETCH_FAILED,
     }
 }

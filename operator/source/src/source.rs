@@ -33,7 +33,7 @@ use windlass_runtime::catalog::Provider;
 use windlass_runtime::context::Context;
 use windlass_runtime::kind::{ControllerKind, jittered, log_failed_request, node_of};
 use windlass_runtime::object_store::StateCache;
-use windlass_runtime::record::{FINALIZER, Latest, status_of};
+use windlass_runtime::record::{Latest, status_of};
 use windlass_runtime::{hold, hold_conditions};
 
 /// The longest time that asking a remote or fetching from it may take; a longer `spec.timeout` counts as this one.
@@ -182,7 +182,7 @@ pub(crate) struct SourceSpec<W> {
 
 /// What a source remembers between runs.
 pub struct SourceState<K> {
-    latest: Arc<Latest<K>>,
+    pub(crate) latest: Arc<Latest<K>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
 }
@@ -233,7 +233,7 @@ impl<K: SourceKind> ControllerKind for SourceController<K> {
 }
 
 /// Longest delay until a run is repeated that the API server refused to record.
-const AFTER_REFUSAL: Duration = Duration::from_secs(10);
+pub(crate) const AFTER_REFUSAL: Duration = Duration::from_secs(10);
 
 /// One run; returns when to run again.
 async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<Context>) -> Option<Duration> {
@@ -255,7 +255,8 @@ async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<Context>) -> Option<Dura
     })
 }
 
-fn retry_after<K>(context: &Context, memory: &Mutex<SourceState<K>>) -> Duration {
+/// The growing delay after runs in a row that failed.
+pub(crate) fn retry_after<K>(context: &Context, memory: &Mutex<SourceState<K>>) -> Duration {
     let mut memory = memory.lock();
     memory.failures = memory.failures.saturating_add(1);
     let settings = &context.settings;
@@ -284,7 +285,7 @@ async fn retire<K: SourceKind>(
     let Some(object) = &lifted else { return Ok(None) };
     let before = status_of(&**object);
     // A status without conditions was never written, or was cleared already.
-    let was_run = object.finalizers().iter().any(|it| it == FINALIZER)
+    let was_run = object.finalizers().iter().any(|it| it == K::FINALIZER)
         || !object.conditions().is_empty()
         || object.artifact().is_some();
     if !was_run {
@@ -403,16 +404,8 @@ async fn finish<K: SourceKind>(
     outcome: Outcome,
 ) -> Result<Option<Duration>, ClusterError> {
     let now = jiff::Timestamp::now();
-    let again = match &outcome {
-        Outcome::Settled(..) => {
-            memory.lock().failures = 0;
-            object.interval().map(|interval| jittered(context, &**object, interval))
-        }
-        Outcome::Stalled(..) => None,
-        Outcome::Running(..) | Outcome::Blocked(..) | Outcome::Failed(..) => {
-            Some(asked_for(&outcome, now).unwrap_or_else(|| retry_after(context, memory)))
-        }
-    };
+    let interval = object.interval().map(|interval| jittered(context, &**object, interval));
+    let again = next_run(context, memory, &outcome, interval, now);
     let outcome = match again {
         Some(delay) => {
             outcome.or_wake(now + jiff::SignedDuration::try_from(delay).unwrap_or_default())
@@ -431,6 +424,26 @@ async fn finish<K: SourceKind>(
         context.events.announce(&**object, K::CONTROLLER, event);
     }
     Ok(again)
+}
+
+/// When the next run is due: after the interval, or by the growing delay of failures, unless the outcome asks for a time.
+pub(crate) fn next_run<K>(
+    context: &Context,
+    memory: &Mutex<SourceState<K>>,
+    outcome: &Outcome,
+    interval: Option<Duration>,
+    now: jiff::Timestamp,
+) -> Option<Duration> {
+    match outcome {
+        Outcome::Settled(..) => {
+            memory.lock().failures = 0;
+            interval
+        }
+        Outcome::Stalled(..) => None,
+        Outcome::Running(..) | Outcome::Blocked(..) | Outcome::Failed(..) => {
+            Some(asked_for(outcome, now).unwrap_or_else(|| retry_after(context, memory)))
+        }
+    }
 }
 
 /// The delay that the outcome itself asks for: a server may say when it wants to be asked again.

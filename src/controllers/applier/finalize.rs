@@ -14,7 +14,6 @@ use super::{
 };
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
-use windlass_runtime::record::FINALIZER;
 use windlass_runtime::run_error::RunError;
 
 /// The target at which applied objects are removed.
@@ -42,7 +41,7 @@ fn kept(crd: &str) -> Event {
 impl<K: ApplierKind> Session<K> {
     /// Deletes what the object applied, unless its kind is deleted, too; then removes our finalizer.
     pub(super) async fn delete(&self, object: Arc<K>) -> Result<Option<Duration>, ClusterError> {
-        if !object.finalizers().iter().any(|it| it == FINALIZER) {
+        if !object.finalizers().iter().any(|it| it == K::FINALIZER) {
             return Ok(None);
         }
         // Differs(flux): `flux uninstall` ends the controllers, then takes the finalizers away, then the CRDs. Here a

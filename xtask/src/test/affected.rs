@@ -41,6 +41,10 @@ const PLACES: [(&str, &[&str]); 46] = [
     ("src/cli/helmfile", &["releases::helmfile", "stories::helmfile", "cli::"]),
     ("operator/runtime/src/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
     ("operator/notification/src/alert", &["notifications::", "services::"]),
+    (
+        "operator/source/src/artifact_generator",
+        &["sources::artifact_generator", "references::", "kinds::"],
+    ),
     ("operator/source/src/bucket", &["bucket::", "stories::bucket", "stories::sources"]),
     ("src/controllers/crd_guard", &["crd_exports::", "stories::crd", "releases::crd"]),
     ("operator/notification/src/delivery", &["notifications::", "services::"]),

@@ -100,6 +100,7 @@ fn the_controller_of_a_lease_is_known_by_its_prefix() {
     let of = |name: &str| controller_of_lease(name, &REPLACED_CONTROLLERS);
     assert_eq!(of("source-controller-leader-election"), Some("source-controller"));
     assert_eq!(of(SHARD), Some("kustomize-controller"));
+    assert_eq!(of("source-watcher-leader-election"), Some("source-watcher"));
     assert_eq!(of("image-reflector-controller-leader-election"), None);
     assert_eq!(of("windlass-leader-election"), None);
 }

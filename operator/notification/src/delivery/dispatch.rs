@@ -463,10 +463,10 @@ mod tests {
 
     #[test]
     fn a_kind_of_ours_is_ours_in_whatever_group() {
-        for kind in ["Kustomization", "HelmRelease", "Helmfile", "OCIRepository", "Receiver"] {
+        for kind in ["Kustomization", "HelmRelease", "Helmfile", "ArtifactGenerator", "Receiver"] {
             assert!(is_reconciled(kind), "{kind}");
         }
-        for kind in ["ImagePolicy", "ArtifactGenerator", "kustomization", ""] {
+        for kind in ["ImagePolicy", "kustomization", ""] {
             assert!(!is_reconciled(kind), "{kind}");
         }
     }

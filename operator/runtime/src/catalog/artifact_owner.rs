@@ -31,8 +31,11 @@ const EXTERNAL: &str = "ExternalArtifact";
 /// Says which field of the status names what.
 pub fn check(node: &ObjectKey, artifact: &Artifact, elsewhere: bool) -> Result<(), String> {
     let is_own = match (elsewhere, node.kind.as_str()) {
-        // What an HTTPArchive offers under its own name is here and in the place of the HTTPArchive.
-        (false, EXTERNAL) => is_in(node, "HTTPArchive", &artifact.path),
+        // What an HTTPArchive offers under its own name is here and in the place of the HTTPArchive, what an
+        // ArtifactGenerator makes in that of the ExternalArtifact.
+        (false, EXTERNAL) => {
+            is_in(node, "HTTPArchive", &artifact.path) || is_in(node, EXTERNAL, &artifact.path)
+        }
         (false, kind) => is_in(node, kind, &artifact.path),
         (true, EXTERNAL) => is_not_of_another_namespace(node, &artifact.url),
         (true, kind) => of_url(&artifact.url).is_some_and(|[of, namespace, name]| {
@@ -103,6 +106,8 @@ mod tests {
         let here = |kind: &str, path: &str| refusal(kind, false, path, "http://h/x");
         assert_eq!(here("Bucket", "bucket/team/app/1.tar.gz"), "");
         assert_eq!(here("ExternalArtifact", "httparchive/team/app/1.tar.gz"), "");
+        assert_eq!(here("ExternalArtifact", "externalartifact/team/app/1.tar.gz"), "");
+        assert_ne!(here("ExternalArtifact", "externalartifact/other/app/1.tar.gz"), "");
         for path in [
             "bucket/other/app/1.tar.gz",
             "bucket/team/app2/1.tar.gz",

@@ -105,7 +105,7 @@ const FLAGS: &[Flag] = &[
         "reconciliation-timeout",
         Takes::Duration,
         "10m",
-        "ArtifactGenerator is not supported yet",
+        "ArtifactGenerators are bounded by steps and bytes instead",
     ),
     strict(
         "snapshot-digest-algo",

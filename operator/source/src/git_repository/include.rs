@@ -123,7 +123,7 @@ fn inside(field: &str, path: &str) -> Result<RelPath, Outcome> {
 }
 
 /// The shortest way by which a name leads back to itself, from itself to itself.
-fn cycle(
+pub(crate) fn cycle(
     start: &str,
     first: Vec<String>,
     next: impl Fn(&str) -> Vec<String>,

@@ -10,7 +10,8 @@ use crds::{Artifact, NamespacedObjectKindReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
-use reconcile::{Conditions, Outcome, Reason, Wake, reason};
+use reconcile::{Conditions, Outcome, Wake, reason};
+use sources::reason::EXTERNAL_ARTIFACT_FAILED;
 
 use super::RevalidatedArchive;
 use windlass_cluster::ClusterError;
@@ -20,8 +21,6 @@ use windlass_runtime::kind::node_named;
 use windlass_runtime::object_store::StateCache;
 use windlass_runtime::record::{change, conditions_of, listed, status_of};
 
-/// The artifact is stored, but its ExternalArtifact cannot be written.
-pub(super) const EXTERNAL_ARTIFACT_FAILED: Reason = Reason::new("ExternalArtifactFailed");
 /// The field manager of ExternalArtifacts.
 const MANAGER: &str = "windlass";
 

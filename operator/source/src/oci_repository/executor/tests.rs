@@ -2,41 +2,16 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use serde_json::{Value, json};
 use sources::archive::{Contents, extract};
-use sources::store::Options;
 use tree::{FileTree as _, RelPath};
 
 use super::super::resolve::OciRepositoryInputs;
 use super::super::validated_spec::desired;
 use super::*;
-
-/// A store in a folder of its own, which goes with it.
-struct TemporaryStore {
-    store: Store,
-    folder: PathBuf,
-}
-
-impl TemporaryStore {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("windlass-oci-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir(&folder).unwrap();
-        Self { store: Store::open(&folder, Options::default()).unwrap(), folder }
-    }
-}
-
-impl Drop for TemporaryStore {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.folder).unwrap_or_default();
-    }
-}
+use crate::temporary_store::TemporaryStore;
 
 /// A registry that answers paths with bytes, and others with what a registry says of what it has not.
 fn serve(answers: Vec<(String, Vec<u8>)>) -> SocketAddr {

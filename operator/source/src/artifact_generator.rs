@@ -1,0 +1,316 @@
+//! ArtifactGenerator: the files of sources become artifacts, each of which an ExternalArtifact offers.
+//!
+//! Here: a run, from the gate to the next one. In the folder: the sources (`resolve`), the spec (`validated_spec`), making
+//! and keeping artifacts (`executor`), the objects that offer them (`external_artifact`), status and events (`report`).
+//! Elsewhere: copies, patterns, drift and revisions (engine `artifactgen`).
+
+mod executor;
+mod external_artifact;
+mod report;
+mod resolve;
+mod validated_spec;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use artifactgen::{
+    ArtifactRequest, ExternalArtifactState, GeneratorSpec, InventoryEntry, sources_digest,
+    succeeded_message, up_to_date_message,
+};
+use crds::ReconciledObject as _;
+use crds::extensions::{ArtifactGenerator, RECONCILE_ANNOTATION};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::core::ResourceExt as _;
+use parking_lot::Mutex;
+use reconcile::{
+    ObjectKey, Outcome, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, Time, reason,
+};
+
+use self::executor::ArtifactMaker;
+use self::external_artifact::{Offer, remove};
+use self::report::GeneratedArtifacts;
+use crate::source::{AFTER_REFUSAL, SourceState, next_run, retry_after};
+use windlass_cluster::ClusterError;
+use windlass_runtime::blocking_task::blocking;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::{ControllerKind, jittered, log_failed_request, node_of};
+use windlass_runtime::object_store::StateCache;
+use windlass_runtime::record::Latest;
+use windlass_runtime::{hold_conditions, progress, window};
+
+/// How often an ArtifactGenerator is compared with what exists. Parity(flux): it has no interval of its own.
+const INTERVAL: &str = "1h";
+
+/// What is said of a run that takes long. Parity(flux).
+const PROGRESS: &str = "Reconciliation in progress";
+
+/// Runs ArtifactGenerators.
+pub struct ArtifactGeneratorController;
+
+impl ControllerKind for ArtifactGeneratorController {
+    type Object = ArtifactGenerator;
+
+    const ANNOTATIONS: &'static [&'static str] = &[RECONCILE_ANNOTATION];
+
+    type ControllerState = SourceState<ArtifactGenerator>;
+
+    fn announcement(_object: &ArtifactGenerator) -> String {
+        // What others use are the ExternalArtifacts.
+        String::new()
+    }
+
+    fn run(
+        object: Arc<ArtifactGenerator>,
+        context: Arc<Context>,
+    ) -> BoxFuture<'static, Option<Duration>> {
+        async move { run(object, &context).await }.boxed()
+    }
+}
+
+/// One run; returns when to run again.
+async fn run(seen: Arc<ArtifactGenerator>, context: &Arc<Context>) -> Option<Duration> {
+    let node = node_of(&*seen);
+    let memory = context.shared::<StateCache<SourceState<ArtifactGenerator>>>().of(&node);
+    let latest = memory.lock().latest.clone();
+    let object = latest.or_seen(seen);
+    let done = match object.metadata.deletion_timestamp.is_some() {
+        true => delete(context, &latest, &object).await,
+        false => attempt(context, &node, &memory, &latest, &object).await,
+    };
+    done.unwrap_or_else(|error| {
+        log_failed_request(&node, &error);
+        Some(retry_after(context, &memory).min(AFTER_REFUSAL))
+    })
+}
+
+/// Whether ExternalArtifacts of an ArtifactGenerator may be removed now.
+///
+/// # Errors
+/// Why not.
+fn permit_removal(
+    object: &ArtifactGenerator,
+    cause: RemovalCause,
+    now: Time,
+) -> Result<RemovalPermit, RemovalRefused> {
+    let gate = RemovalGate {
+        cause,
+        is_owner_suspended: object.is_suspended(),
+        is_suspended: false,
+        closes: window::closes(object, now),
+    };
+    gate.permit(now)
+}
+
+/// The object goes: so does what it made, then its finalizer.
+///
+/// Differs(flux): what a generator made that is disabled stays, as what a Kustomization applied that is suspended.
+async fn delete(
+    context: &Arc<Context>,
+    latest: &Latest<ArtifactGenerator>,
+    object: &Arc<ArtifactGenerator>,
+) -> Result<Option<Duration>, ClusterError> {
+    if let Ok(permit) = permit_removal(object, RemovalCause::OwnerDeleted, jiff::Timestamp::now()) {
+        for name in made_names(context, object) {
+            remove(&context.cluster, &context.artifacts, object, &name, permit).await?;
+        }
+    }
+    latest.set_finalizer(context, object, false).await?;
+    Ok(None)
+}
+
+/// The names of what a generator made, as its status and the labels of ExternalArtifacts say it: a run that failed has
+/// made some that are in no status.
+fn made_names(context: &Context, object: &ArtifactGenerator) -> BTreeSet<String> {
+    let recorded = report::inventory(object).into_iter().map(|entry| entry.name);
+    let labelled = external_artifact::labelled(context, object).into_iter();
+    recorded.chain(labelled.map(|external| external.name_any())).collect()
+}
+
+async fn attempt(
+    context: &Arc<Context>,
+    node: &ObjectKey,
+    memory: &Mutex<SourceState<ArtifactGenerator>>,
+    latest: &Latest<ArtifactGenerator>,
+    object: &Arc<ArtifactGenerator>,
+) -> Result<Option<Duration>, ClusterError> {
+    let now = jiff::Timestamp::now();
+    if object.is_suspended() {
+        let text = "suspended during a reconciliation, which continues on resume";
+        hold_conditions::show_suspended(context, latest, object, now, &[], text).await?;
+        return Ok(None);
+    }
+    let Some(object) = latest.set_finalizer(context, object, true).await? else { return Ok(None) };
+    // Before, sources and ExternalArtifacts may only seem to be missing.
+    if context.sources.listed().await.is_none() {
+        return Ok(None);
+    }
+    let run = GeneratorRun {
+        context,
+        node,
+        latest,
+        spec: validated_spec::spec(&object),
+        object,
+        began: now,
+    };
+    let came = run.reconcile().await;
+    let object = &latest.begun(&run.object);
+    let outcome = match &came {
+        Ok(generated) => {
+            let known = || report::inventory(object).len();
+            let count = generated.as_ref().map_or_else(known, |it| it.inventory.len());
+            Outcome::Settled(reason::SUCCEEDED, succeeded_message(count))
+        }
+        Err(outcome) => outcome.clone(),
+    };
+    let generated = came.ok().flatten();
+    let now = jiff::Timestamp::now();
+    let interval = jittered(context, &**object, INTERVAL);
+    let again = next_run(context, memory, &outcome, Some(interval), now);
+    let report = report::report(object, generated.as_ref(), &outcome, now);
+    report.log(object);
+    latest.write_status(context, object, &report.before, &report.after).await?;
+    for event in report.events {
+        context.events.announce(&**object, ArtifactGenerator::CONTROLLER, event);
+    }
+    Ok(again)
+}
+
+/// One run of a generator.
+struct GeneratorRun<'r> {
+    context: &'r Arc<Context>,
+    node: &'r ObjectKey,
+    latest: &'r Latest<ArtifactGenerator>,
+    object: Arc<ArtifactGenerator>,
+    spec: GeneratorSpec,
+    began: Time,
+}
+
+impl GeneratorRun<'_> {
+    /// Makes all artifacts, if anything is not as it was made; `None` if all is.
+    async fn reconcile(&self) -> Result<Option<GeneratedArtifacts>, Outcome> {
+        let Self { context, node, object, spec, .. } = self;
+        let inventory = report::inventory(object);
+        let named = spec.artifacts.iter().filter(|_| spec.path_pattern.is_empty());
+        let names = named.map(|it| &it.name).chain(inventory.iter().map(|entry| &entry.name));
+        resolve::edges(context, node, spec, names.map(String::as_str));
+        validated_spec::check(spec, &node.namespace, context.settings.no_cross_namespace_refs)?;
+        let sources = resolve::resolve(context, node, spec, self.retry_at())?;
+        let observed = resolve::observed(&sources);
+        let digest = sources_digest(&observed);
+        if self.is_as_made(&digest).await? {
+            tracing::debug!(
+                namespace = node.namespace,
+                name = node.name,
+                "{}",
+                up_to_date_message(inventory.len())
+            );
+            return Ok(None);
+        }
+        let trees = {
+            let _permit = context.fetching.acquire(&node.namespace).await;
+            let loading = executor::load(context, &sources, self.retry_at());
+            progress::telling(loading, self.tell()).await?
+        };
+        let store = context.artifacts.clone();
+        let maker = ArtifactMaker::new(store, object, trees, observed);
+        let making = self.make_all(Arc::new(Mutex::new(maker)));
+        let inventory = progress::telling(making, self.tell()).await?;
+        let names = inventory.iter().map(|entry| entry.name.as_str());
+        resolve::edges(context, node, spec, names);
+        self.prune(&inventory).await?;
+        let made: BTreeSet<ExternalArtifactState> = inventory.iter().map(Into::into).collect();
+        external_artifact::await_shown(context, object, &made).await;
+        Ok(Some(GeneratedArtifacts { inventory, sources_digest: digest }))
+    }
+
+    async fn tell(&self) {
+        if !progress::is_decided(&*self.object) {
+            progress::tell(self.context, self.latest, &self.object, PROGRESS).await;
+        }
+    }
+
+    /// When what is waited for is compared again at the latest.
+    fn retry_at(&self) -> Time {
+        let delay = self.context.settings.requeue_dependency;
+        self.began.saturating_add(delay).unwrap_or(self.began)
+    }
+
+    /// Whether spec, sources, files and ExternalArtifacts are as after the last run.
+    async fn is_as_made(&self, sources_digest: &str) -> Result<bool, Outcome> {
+        let store = self.context.artifacts.clone();
+        let external = external_artifact::states(self.context, &self.object);
+        let object = self.object.clone();
+        let spec = self.spec.clone();
+        let sources_digest = sources_digest.to_owned();
+        blocking(reason::RECONCILIATION_FAILED, "comparing artifacts", move || {
+            let drift = executor::drift(&store, &object, &spec, &sources_digest, &external);
+            let name = object.name_any();
+            let namespace = object.namespace();
+            match drift {
+                Some(drift) => tracing::debug!(name, namespace, ?drift, "making artifacts again"),
+                None => executor::collect_garbage(&store, &object),
+            }
+            Ok(drift.is_none())
+        })
+        .await
+    }
+
+    /// Makes one artifact after the other, and offers each.
+    ///
+    /// Parity(flux): what was made before one that fails is offered, and no inventory tells of it.
+    async fn make_all(
+        &self,
+        maker: Arc<Mutex<ArtifactMaker>>,
+    ) -> Result<Vec<InventoryEntry>, Outcome> {
+        let Self { context, object, spec, .. } = self;
+        let requests: Vec<ArtifactRequest> = {
+            let maker = maker.clone();
+            let spec = spec.clone();
+            let _permit = context.fetching.acquire(&self.node.namespace).await;
+            let what = "expanding the path pattern";
+            blocking(reason::BUILD_FAILED, what, move || maker.lock().requests(&spec)).await?
+        };
+        let ready = object.condition(reconcile::READY);
+        let is_spec_new = ready.is_none_or(|it| {
+            it.status != "True" || it.observed_generation != object.metadata.generation
+        });
+        let mut inventory = Vec::new();
+        for request in requests {
+            let request = Arc::new(request);
+            let name = &request.artifact.name;
+            // Another owner's artifact is not even touched on the disk.
+            let external = external_artifact::existing(context, object, name).await?;
+            let made = {
+                let maker = maker.clone();
+                let request = request.clone();
+                let _permit = context.fetching.acquire(&self.node.namespace).await;
+                let what = "building an artifact";
+                blocking(reason::BUILD_FAILED, what, move || maker.lock().make(&request)).await?
+            };
+            let common = spec.common_metadata.as_ref();
+            let offer = Offer { generator: object, common, request: &request, is_spec_new };
+            external_artifact::offer(&context.cluster, &offer, external.as_deref(), &made).await?;
+            inventory.push(made.entry);
+        }
+        Ok(inventory)
+    }
+
+    /// Removes what was made before and is not made any more.
+    async fn prune(&self, inventory: &[InventoryEntry]) -> Result<(), Outcome> {
+        let Self { context, object, .. } = self;
+        let now = jiff::Timestamp::now();
+        let mut orphans = made_names(context, object);
+        orphans.retain(|name| !inventory.iter().any(|entry| entry.name == *name));
+        for name in orphans {
+            // A generator that is disabled meanwhile keeps it until it is enabled.
+            let Ok(permit) = permit_removal(object, RemovalCause::Pruned, now) else {
+                return Ok(());
+            };
+            let removed = remove(&context.cluster, &context.artifacts, object, &name, permit);
+            removed.await.map_err(|error| external_artifact::failed(&name, &error))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,317 @@
+//! Making the artifacts of a generator from the trees of its sources, and keeping them.
+//!
+//! Here: loading sources, building, packing, whether what was kept is still there. Elsewhere: copies, drift and revisions
+//! (engine `artifactgen`), the store (`sources::store`), the objects that offer artifacts (`external_artifact`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+
+use artifactgen::{
+    ArtifactRequest, ArtifactRevisions, BUILD_ALLOWANCE, BuildInputs, Drift, ExternalArtifactState,
+    GeneratorSpec, InventoryEntry, LastRun, ORIGIN_REVISION, ObservedSource, RequestedRun,
+    SourceTrees, StoredFile, TarballReader, artifact_requests, build, revisions,
+};
+use crds::extensions::ArtifactGenerator;
+use crds::{Artifact, ReconciledObject as _};
+use golang::meter::{Meter, Stop};
+use kube::core::ResourceExt as _;
+use reconcile::{Outcome, READY, Time, Wake, reason};
+use sources::archive::{self, ArchiveDigest, Contents, Digesting, ExtractOptions, Symlinks};
+use sources::ignore::Matcher;
+use sources::store::{self, Slot, Store};
+use tree::{FileMetadata, FileTree, MemoryTree, RelPath, TreeLimits};
+
+use super::report::inventory;
+use super::resolve::{ResolvedSources, SOURCE_FETCH_FAILED};
+use windlass_cluster::error::chain;
+use windlass_runtime::artifact;
+use windlass_runtime::context::Context;
+
+/// The first part of the path of its artifacts. Parity(flux).
+const FOLDER: &str = "externalartifact";
+
+/// The most bytes that the files of all sources may have together. Differs(flux): there is no limit.
+const MAX_SOURCE_BYTES: u64 = 1 << 30;
+
+/// The trees of sources by their aliases.
+pub(super) type Trees = BTreeMap<String, Arc<MemoryTree>>;
+
+/// Where the artifacts of an ExternalArtifact are kept.
+fn slot(object: &ArtifactGenerator, name: &str) -> Result<Slot, store::Error> {
+    Slot::new(FOLDER, &object.namespace().unwrap_or_default(), name)
+}
+
+/// The path of the file that an inventory names.
+fn path_of(slot: &Slot, entry: &InventoryEntry) -> String {
+    format!("{}/{}", slot.path(), entry.filename)
+}
+
+/// Loads the files of all sources, from the store or from where their statuses say.
+pub(super) async fn load(
+    context: &Context,
+    sources: &ResolvedSources,
+    retry_at: Time,
+) -> Result<Trees, Outcome> {
+    let mut trees = Trees::new();
+    let mut bytes: BTreeMap<&str, u64> = BTreeMap::new();
+    for (alias, source) in sources {
+        let failed = |why: &dyn std::fmt::Display| {
+            let wake = Wake::on([source.node.clone()]).and_at(retry_at);
+            Outcome::Failed(SOURCE_FETCH_FAILED, format!("fetch sources failed: {why}"), wake)
+        };
+        let files = artifact::files(context, &source.artifact, source.is_elsewhere).await;
+        let files = files.map_err(|error| failed(&error))?;
+        // Two aliases of one artifact share its tree.
+        bytes.insert(&source.artifact.digest, files.bytes());
+        if bytes.values().sum::<u64>() > MAX_SOURCE_BYTES {
+            let text = format!(
+                "with {} the files of all sources are larger than {MAX_SOURCE_BYTES} bytes; divide the \
+                 ArtifactGenerator",
+                source.node
+            );
+            return Err(failed(&text));
+        }
+        trees.insert(alias.clone(), files);
+    }
+    Ok(trees)
+}
+
+/// Takes archives apart that sources have as files.
+struct Tarballs;
+
+impl TarballReader for Tarballs {
+    fn read(&self, tarball: &[u8], limits: &TreeLimits) -> Result<MemoryTree, String> {
+        let options = ExtractOptions {
+            symlinks: Symlinks::Refuse,
+            limits: *limits,
+            ..ExtractOptions::default()
+        };
+        archive::extract(tarball, &options).map_err(|error| chain(&error))
+    }
+}
+
+/// An artifact that is kept.
+pub(super) struct MadeArtifact {
+    /// As the inventory lists it.
+    pub(super) entry: InventoryEntry,
+    /// As a status shows it.
+    pub(super) artifact: Artifact,
+    /// Whether its file was written: else it was there with the same bytes.
+    pub(super) is_stored: bool,
+}
+
+/// Makes the artifacts of one run, one after the other.
+pub(super) struct ArtifactMaker {
+    store: Arc<Store>,
+    namespace: String,
+    /// What the last run made.
+    before: Vec<InventoryEntry>,
+    trees: Trees,
+    observed: BTreeMap<String, ObservedSource>,
+    /// What all artifacts together may cost.
+    meter: Meter,
+}
+
+impl ArtifactMaker {
+    pub(super) fn new(
+        store: Arc<Store>,
+        object: &ArtifactGenerator,
+        trees: Trees,
+        observed: BTreeMap<String, ObservedSource>,
+    ) -> Self {
+        let namespace = object.namespace().unwrap_or_default();
+        let meter = Meter::new(BUILD_ALLOWANCE, Stop::default());
+        Self { store, namespace, before: inventory(object), trees, observed, meter }
+    }
+
+    /// What is to be made.
+    pub(super) fn requests(
+        &mut self,
+        spec: &GeneratorSpec,
+    ) -> Result<Vec<ArtifactRequest>, Outcome> {
+        artifact_requests(spec, &by_alias(&self.trees), &mut self.meter).map_err(|error| {
+            let text = format!("failed to expand path pattern: {error}");
+            match error.is_terminal() {
+                true => Outcome::Stalled(reason::BUILD_FAILED, text),
+                false => Outcome::Failed(reason::BUILD_FAILED, text, Wake::default()),
+            }
+        })
+    }
+
+    /// Makes an artifact and keeps it. Blocks.
+    ///
+    /// The file of the former artifact stays until the next run: others fetch it until the ExternalArtifact names the new one.
+    pub(super) fn make(&mut self, request: &ArtifactRequest) -> Result<MadeArtifact, Outcome> {
+        let name = &request.artifact.name;
+        let failed = |why: &dyn std::fmt::Display| {
+            let text = format!("{name} build failed: {why}");
+            Outcome::Failed(reason::BUILD_FAILED, text, Wake::default())
+        };
+        let sources = by_alias(&self.trees);
+        let limits = TreeLimits::default();
+        let inputs = BuildInputs { sources: &sources, tarballs: &Tarballs, limits };
+        let built = build(&request.artifact, &inputs, &mut self.meter);
+        let built = built.map_err(|error| failed(&error))?;
+        let contents = contents(&built.files).map_err(|error| failed(&error))?;
+        let slot = Slot::new(FOLDER, &self.namespace, name).map_err(|error| failed(&error))?;
+        let file = built.file_name();
+        let path = format!("{}/{file}", slot.path());
+        let now = jiff::Timestamp::now();
+        let load = |_: &RelPath, path: &RelPath| built.files.read(path);
+        let before = self.before.iter().find(|entry| entry.name == *name);
+        let same = match before.filter(|entry| entry.filename == file) {
+            Some(entry) => self.same(entry, &path, &contents, load).map_err(|why| failed(&why))?,
+            None => None,
+        };
+        let is_stored = same.is_none();
+        let ArchiveDigest { digest, size } = match same {
+            Some(same) => same,
+            None => {
+                let stored = self.store.put(&slot, &file, "", now, |out| {
+                    archive::write(out, &contents, load).map(drop)
+                });
+                let stored = stored.map_err(|error| failed(&chain(&error)))?;
+                ArchiveDigest { digest: stored.digest, size: stored.size }
+            }
+        };
+        let former = before.map(|entry| path_of(&slot, entry)).filter(|former| *former != path);
+        let keep: Vec<&str> = former.as_deref().into_iter().chain([path.as_str()]).collect();
+        collect(&self.store, &slot, &keep);
+        let ArtifactRevisions { revision, origin } =
+            revisions(&request.artifact, &digest, &self.observed);
+        let artifact = Artifact {
+            digest: digest.clone(),
+            last_update_time: crds::Time(now),
+            metadata: origin
+                .map(|origin| (ORIGIN_REVISION.to_owned(), origin))
+                .into_iter()
+                .collect(),
+            url: self.store.url(&path),
+            path,
+            revision,
+            size: i64::try_from(size).ok(),
+        };
+        let namespace = self.namespace.clone();
+        let entry = InventoryEntry { digest, filename: file, name: name.clone(), namespace };
+        Ok(MadeArtifact { entry, artifact, is_stored })
+    }
+
+    /// The archive of the last run, if its file has the bytes that would be written now.
+    ///
+    /// The name of a file does not tell: it has 32 bits, and does not depend on execute bits.
+    fn same<E>(
+        &self,
+        entry: &InventoryEntry,
+        path: &str,
+        contents: &Contents<RelPath>,
+        load: impl Fn(&RelPath, &RelPath) -> Result<Arc<[u8]>, E>,
+    ) -> Result<Option<ArchiveDigest>, String>
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        if !self.store.verify(path, &entry.digest).unwrap_or_default() {
+            return Ok(None);
+        }
+        let out = archive::write(Digesting::new(io::sink()), contents, load);
+        let found = out.map_err(|error| chain(&error))?.finish().1;
+        Ok(Some(found).filter(|found| found.digest == entry.digest))
+    }
+}
+
+/// The trees as the engine takes them.
+fn by_alias(trees: &Trees) -> SourceTrees<'_> {
+    trees.iter().map(|(alias, tree)| (alias.as_str(), &**tree as &dyn FileTree)).collect()
+}
+
+/// What goes into the archive of a tree.
+///
+/// Parity(flux): what no source has by default is left out, and an ignore file in the tree is a file like others.
+fn contents(files: &MemoryTree) -> Result<Contents<RelPath>, String> {
+    let mut contents = Contents::new();
+    for (path, metadata) in files.walk() {
+        let added = match metadata {
+            FileMetadata::Dir => contents.dir(path.clone()),
+            FileMetadata::File { executable, .. } => {
+                contents.file(path.clone(), executable, path.clone())
+            }
+        };
+        added.map_err(|error| chain(&error))?;
+    }
+    contents.leave_out(&Matcher::new(&[], None).map_err(|error| chain(&error))?);
+    Ok(contents)
+}
+
+/// Why artifacts have to be made again; none if all is as the last run made it. Blocks.
+pub(super) fn drift(
+    store: &Store,
+    object: &ArtifactGenerator,
+    spec: &GeneratorSpec,
+    sources_digest: &str,
+    external: &BTreeSet<ExternalArtifactState>,
+) -> Option<Drift> {
+    let inventory = inventory(object);
+    let ready = object.condition(READY);
+    let status = object.status.as_ref();
+    let requested = RequestedRun {
+        spec,
+        generation: object.metadata.generation.unwrap_or_default(),
+        sources_digest,
+    };
+    let last = LastRun {
+        // A run that was interrupted has left it Unknown.
+        is_failed: ready.is_none_or(|it| it.status != "True"),
+        observed_generation: ready.and_then(|it| it.observed_generation).unwrap_or_default(),
+        sources_digest: status
+            .and_then(|it| it.observed_sources_digest.as_deref())
+            .unwrap_or_default(),
+        inventory: &inventory,
+    };
+    artifactgen::drift(requested, last, |entry| stored(store, object, entry), external)
+}
+
+/// How the file of an artifact is; one that is damaged is removed.
+fn stored(store: &Store, object: &ArtifactGenerator, entry: &InventoryEntry) -> StoredFile {
+    let Ok(slot) = slot(object, &entry.name) else { return StoredFile::Missing };
+    let path = path_of(&slot, entry);
+    match store.verify(&path, &entry.digest) {
+        Ok(true) => StoredFile::Intact,
+        Ok(false) if store.open_file(&path).is_err() => StoredFile::Missing,
+        Ok(false) => {
+            drop(store.remove_file(&path));
+            StoredFile::Corrupt
+        }
+        // What cannot be read is written again, or the disk says why not.
+        Err(_) => StoredFile::Corrupt,
+    }
+}
+
+/// Removes files of former artifacts of a generator. Blocks.
+pub(super) fn collect_garbage(store: &Store, object: &ArtifactGenerator) {
+    for entry in inventory(object) {
+        if let Ok(slot) = slot(object, &entry.name) {
+            let path = path_of(&slot, &entry);
+            collect(store, &slot, &[path.as_str()]);
+        }
+    }
+}
+
+fn collect(store: &Store, slot: &Slot, keep: &[&str]) {
+    if let Err(error) = store.collect_garbage(slot, keep, jiff::Timestamp::now()) {
+        tracing::info!(slot = slot.path(), error = chain(&error), "failed to remove old artifacts");
+    }
+}
+
+/// Removes all files of an artifact that is not made any more.
+pub(super) async fn remove_files(store: &Arc<Store>, object: &ArtifactGenerator, name: &str) {
+    let store = store.clone();
+    let slot = slot(object, name);
+    let removed =
+        tokio::task::spawn_blocking(move || slot.and_then(|slot| store.remove(&slot))).await;
+    if let Ok(Err(error)) = removed {
+        tracing::error!(name, error = %error, "failed to remove artifacts");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! The ExternalArtifacts of a generator: applied, read and removed.
+//!
+//! Here: whose an ExternalArtifact is, its status, the gate of removals. Elsewhere: what is applied (engine `artifactgen`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use artifactgen::{
+    ArtifactRequest, CommonMetadata, ExternalArtifactState, GENERATOR_LABEL, GeneratorIdentity,
+    external_artifact,
+};
+use crds::extensions::ArtifactGenerator;
+use crds::source::{ExternalArtifact, ExternalArtifactStatus};
+use crds::{Artifact, ArtifactSource as _, ReconciledObject as _};
+use kube::core::{Resource as _, ResourceExt as _};
+use objects::{Gvk, Object, ObjectId};
+use reconcile::{Conditions, Outcome, RemovalPermit, Wake, reason};
+use serde_json::Value;
+use sources::reason::EXTERNAL_ARTIFACT_FAILED;
+use sources::store::Store;
+
+use super::executor::{MadeArtifact, remove_files};
+use windlass_cluster::objects::Mode;
+use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::catalog::SOURCES;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::node_named;
+use windlass_runtime::record::{change, conditions_of, listed, status_of};
+
+/// As whom it is applied. Parity(flux): either may go on with what the other applied.
+const MANAGER: &str = ArtifactGenerator::CONTROLLER;
+
+/// The version of the API in which it is applied.
+const VERSION: &str = "v1";
+
+/// What the condition `Ready` of each says. Parity(flux).
+const OFFERED: &str = "Artifact is ready";
+
+/// How often the watch is compared with what was written, and the pause between.
+const SHOWN_LOOKS: u32 = 100;
+const SHOWN_POLL: Duration = Duration::from_millis(20);
+
+/// What a request of the API server that failed means for the generator.
+pub(super) fn failed(name: &str, error: &ClusterError) -> Outcome {
+    let text = format!("failed to reconcile ExternalArtifact `{name}`: {error}");
+    Outcome::Failed(reason::RECONCILIATION_FAILED, text, Wake::default())
+}
+
+/// Whether an ExternalArtifact is that of a generator: by its label, or by its spec, as after a restore of both, which gives
+/// the generator another UID. One that another object owns is not.
+///
+/// Differs(flux): one of another owner is taken over there.
+fn is_of(external: &ExternalArtifact, generator: &ArtifactGenerator) -> bool {
+    let owners = external.owner_references();
+    if owners.iter().any(|owner| owner.controller == Some(true)) {
+        return false;
+    }
+    let label = external.labels().get(GENERATOR_LABEL);
+    let is_named = external.spec.source_ref.as_ref().is_some_and(|source| {
+        let group = source.api_version.as_deref().and_then(|it| it.split_once('/'));
+        group.is_some_and(|(group, _)| group == ArtifactGenerator::group(&()))
+            && source.kind == ArtifactGenerator::kind(&())
+            && source.name == generator.name_any()
+            && (source.namespace.is_none() || source.namespace == generator.namespace())
+    });
+    is_named || (label.is_some() && label == generator.uid().as_ref())
+}
+
+/// The ExternalArtifacts with the label of a generator, as the watch last saw them.
+pub(super) fn labelled(
+    context: &Context,
+    generator: &ArtifactGenerator,
+) -> Vec<Arc<ExternalArtifact>> {
+    let uid = generator.uid();
+    let namespace = generator.namespace();
+    let all = context.store::<ExternalArtifact>().state();
+    let is_its = |external: &Arc<ExternalArtifact>| {
+        uid.is_some()
+            && external.namespace() == namespace
+            && external.labels().get(GENERATOR_LABEL) == uid.as_ref()
+    };
+    all.into_iter().filter(is_its).collect()
+}
+
+/// Their names and digests.
+pub(super) fn states(
+    context: &Context,
+    generator: &ArtifactGenerator,
+) -> BTreeSet<ExternalArtifactState> {
+    let state = |external: Arc<ExternalArtifact>| ExternalArtifactState {
+        name: external.name_any(),
+        digest: external.artifact().map(|it| it.digest.clone()).unwrap_or_default(),
+    };
+    labelled(context, generator).into_iter().map(state).collect()
+}
+
+/// Waits until the watch shows what a run made, but not for long: the next run compares with what the watch shows.
+pub(super) async fn await_shown(
+    context: &Context,
+    generator: &ArtifactGenerator,
+    made: &BTreeSet<ExternalArtifactState>,
+) {
+    for _ in 0..SHOWN_LOOKS {
+        if states(context, generator) == *made {
+            break;
+        }
+        tokio::time::sleep(SHOWN_POLL).await;
+    }
+}
+
+/// The ExternalArtifact of a name, if there is one.
+///
+/// # Errors
+/// It is not the generator's.
+pub(super) async fn existing(
+    context: &Context,
+    generator: &ArtifactGenerator,
+    name: &str,
+) -> Result<Option<Arc<ExternalArtifact>>, Outcome> {
+    let namespace = generator.namespace().unwrap_or_default();
+    let seen = context.seen::<ExternalArtifact>(&namespace, name);
+    let found = match seen {
+        Some(seen) => Some(seen),
+        // The watch may not have shown it yet.
+        None => {
+            let read = context.cluster.read::<ExternalArtifact>(&namespace, name).await;
+            read.map_err(|error| failed(name, &error))?.map(Arc::new)
+        }
+    };
+    match found {
+        Some(external) if !is_of(&external, generator) => {
+            let text = format!(
+                "ExternalArtifact `{name}` exists and was not made by this ArtifactGenerator; delete or rename either"
+            );
+            let wake = Wake::on([node_named::<ExternalArtifact>(&namespace, name)]);
+            Err(Outcome::Failed(EXTERNAL_ARTIFACT_FAILED, text, wake))
+        }
+        found => Ok(found),
+    }
+}
+
+/// What an artifact is offered by.
+pub(super) struct Offer<'r> {
+    /// Whose it is.
+    pub(super) generator: &'r ArtifactGenerator,
+    /// What all ExternalArtifacts of the generator have.
+    pub(super) common: Option<&'r CommonMetadata>,
+    /// The artifact.
+    pub(super) request: &'r ArtifactRequest,
+    /// Whether it is applied even where nothing differs: what the spec no longer says has to go.
+    pub(super) is_spec_new: bool,
+}
+
+impl Offer<'_> {
+    /// The object as it is applied.
+    fn desired(&self) -> Value {
+        let generator = self.generator;
+        let name = generator.name_any();
+        let namespace = generator.namespace().unwrap_or_default();
+        let uid = generator.uid().unwrap_or_default();
+        let identity =
+            GeneratorIdentity { name: &name, namespace: &namespace, uid: &uid, manager: MANAGER };
+        external_artifact(identity, self.common, self.request)
+    }
+}
+
+/// Whether an object has everything that is applied.
+fn has_all(external: &ExternalArtifact, desired: &Value) -> bool {
+    let Ok(found) = serde_json::to_value(external) else { return false };
+    let has = |field: &str| {
+        let wanted = desired["metadata"][field].as_object();
+        let found = &found["metadata"][field];
+        wanted.is_none_or(|all| all.iter().all(|(key, value)| found.get(key) == Some(value)))
+    };
+    has("labels") && has("annotations") && found["spec"] == desired["spec"]
+}
+
+/// Has an ExternalArtifact offer an artifact. Nothing is written where it does already.
+pub(super) async fn offer(
+    cluster: &Cluster,
+    offer: &Offer<'_>,
+    external: Option<&ExternalArtifact>,
+    made: &MadeArtifact,
+) -> Result<(), Outcome> {
+    let name = &made.entry.name;
+    let refused = |error: ClusterError| failed(name, &error);
+    let desired = offer.desired();
+    let is_there = |it: &&ExternalArtifact| !offer.is_spec_new && has_all(it, &desired);
+    let external = match external.filter(is_there) {
+        Some(external) => external.clone(),
+        None => apply(cluster, desired).await.map_err(refused)?,
+    };
+    let before = status_of(&external);
+    let after = offered(&external, &before, made);
+    let Some(patch) = change(&before, &after) else { return Ok(()) };
+    cluster.write_status(&external, MANAGER, &patch, None).await.map(drop).map_err(refused)
+}
+
+async fn apply(cluster: &Cluster, desired: Value) -> Result<ExternalArtifact, ClusterError> {
+    let gvk = Gvk::new(&format!("{SOURCES}/{VERSION}"), "ExternalArtifact");
+    let resource = cluster.resource(&gvk).await?;
+    let object = Object::new(desired).map_err(|error| unreadable(&error))?;
+    let applied = cluster.apply(&resource, &object, MANAGER, Mode::Write).await?;
+    read(applied)
+}
+
+fn unreadable(error: &dyn std::error::Error) -> ClusterError {
+    ClusterError::Unreadable(error.to_string())
+}
+
+fn read(object: Object) -> Result<ExternalArtifact, ClusterError> {
+    serde_json::from_value(object.into_value()).map_err(|error| unreadable(&error))
+}
+
+/// The status of an ExternalArtifact that offers an artifact.
+fn offered(
+    external: &ExternalArtifact,
+    before: &ExternalArtifactStatus,
+    made: &MadeArtifact,
+) -> ExternalArtifactStatus {
+    let is_same = |was: &&Artifact| {
+        let last_update_time = was.last_update_time.clone();
+        **was == Artifact { last_update_time, ..made.artifact.clone() }
+    };
+    // The time tells of a file that was written, with the same bytes or others.
+    let unchanged = before.artifact.as_ref().filter(|_| !made.is_stored).filter(is_same);
+    let artifact = unchanged.unwrap_or(&made.artifact).clone();
+    let had = conditions_of(&before.conditions);
+    let generation = external.metadata.generation.unwrap_or_default();
+    let outcome = Outcome::Settled(reason::SUCCEEDED, OFFERED.to_owned());
+    let conditions = Conditions::since(&had, generation, jiff::Timestamp::now(), &[]);
+    ExternalArtifactStatus {
+        artifact: Some(artifact),
+        conditions: listed(conditions.finish(&outcome)),
+    }
+}
+
+/// Removes an ExternalArtifact and the files of its artifact, unless it is another owner's by now.
+///
+/// The files go first: once the object is gone another generator may use the name.
+pub(super) async fn remove(
+    cluster: &Cluster,
+    store: &Arc<Store>,
+    generator: &ArtifactGenerator,
+    name: &str,
+    permit: RemovalPermit,
+) -> Result<(), ClusterError> {
+    let namespace = generator.namespace().unwrap_or_default();
+    let id = ObjectId::new(&namespace, name, SOURCES, "ExternalArtifact");
+    // Without its CustomResourceDefinition there is none, which no answer of the path tells.
+    let found = cluster.get_by_id(&id, VERSION).await?;
+    if let Some(found) = &found
+        && !is_of(&read(found.clone())?, generator)
+    {
+        return Ok(());
+    }
+    remove_files(store, generator, name).await;
+    let Some(found) = found else { return Ok(()) };
+    let resource = cluster.resource(&found.gvk()).await?;
+    cluster.delete_managed(permit, &resource, &found, "Background").await
+}
+
+#[cfg(test)]
+mod tests;
