@@ -52,17 +52,24 @@ pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) type_: &'static str,
     pub(crate) json_path: &'static str,
+    /// Columns with a priority are shown with `-o wide` only.
+    pub(crate) priority: Option<i32>,
 }
 
 impl Column {
     /// A column that shows a text.
     pub(crate) const fn text(name: &'static str, json_path: &'static str) -> Self {
-        Self { name, type_: "string", json_path }
+        Self { name, type_: "string", json_path, priority: None }
+    }
+
+    /// The same, shown with `-o wide` only.
+    pub(crate) const fn wide(name: &'static str, json_path: &'static str) -> Self {
+        Self { priority: Some(1), ..Self::text(name, json_path) }
     }
 }
 
 pub(crate) const AGE: Column =
-    Column { name: "Age", type_: "date", json_path: ".metadata.creationTimestamp" };
+    Column { type_: "date", ..Column::text("Age", ".metadata.creationTimestamp") };
 pub(crate) const READY: Column =
     Column::text("Ready", r#".status.conditions[?(@.type=="Ready")].status"#);
 pub(crate) const STATUS: Column =

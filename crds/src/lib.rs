@@ -18,6 +18,7 @@ pub mod extensions;
 mod health_check;
 pub mod helm;
 pub mod helmfile;
+pub mod image;
 pub mod incidents;
 mod inventory;
 pub mod kustomize;
@@ -87,6 +88,8 @@ const KINDS: &[KindDefinition] = &[
     KindDefinition::of::<helm::HelmRelease>(),
     KindDefinition::of::<source::HelmRepository>(),
     KindDefinition::of::<windlass::HTTPArchive>(),
+    KindDefinition::of::<image::ImagePolicy>(),
+    KindDefinition::of::<image::ImageRepository>(),
     KindDefinition::of::<incidents::Incident>(),
     KindDefinition::of::<kustomize::Kustomization>(),
     KindDefinition::of::<lifecycle::LifecycleBinding>(),

@@ -78,6 +78,7 @@ fn column(column: &Column) -> CustomResourceColumnDefinition {
         json_path: column.json_path.to_owned(),
         name: column.name.to_owned(),
         type_: column.type_.to_owned(),
+        priority: column.priority,
         ..CustomResourceColumnDefinition::default()
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::extensions::{ArtifactGenerator, RECONCILE_ANNOTATION};
 use crate::helm::{CrdsPolicy, HelmRelease, ReleaseAction};
 use crate::helmfile::{Helmfile, operator};
+use crate::image::{ImagePolicy, ImageRef, ImageRepository};
 use crate::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind};
 use crate::notification::{Alert, Provider, Receiver};
 use crate::release::{AuditCauseKind, ReleaseAudit};
@@ -123,6 +124,11 @@ fn a_minimal_object_of_each_kind_keeps_what_it_says() {
             "sourceRef": { "kind": "HelmRepository", "name": "b" },
         })),
         minimal::<Bucket>(json!({ "bucketName": "a", "endpoint": "b", "interval": interval })),
+        minimal::<ImageRepository>(json!({ "image": "a/b", "interval": interval })),
+        minimal::<ImagePolicy>(json!({
+            "imageRepositoryRef": { "name": "a" },
+            "policy": { "semver": { "range": "*" } },
+        })),
         minimal::<HTTPArchive>(json!({ "url": "https://a/b.tgz", "interval": interval })),
         minimal::<Helmfile>(json!({
             "interval": interval,
@@ -371,6 +377,14 @@ fn defaults_of_words_are_those_of_flux() {
     assert_eq!(DeletionPolicy::default().to_string(), "MirrorPrune");
     assert_eq!(CrdsPolicy::default().as_str(), "Create");
     assert_eq!(KustomizationSourceKind::OCIRepository.as_str(), "OCIRepository");
+}
+
+#[test]
+fn a_version_of_an_image_is_shown_as_it_is_pulled() {
+    let version = parse::<ImageRef>(json!({ "name": "r.io/a", "tag": "v1", "digest": "" }));
+    assert_eq!(version.to_string(), "r.io/a:v1");
+    let version = ImageRef { digest: Some("sha256:00".to_owned()), ..version };
+    assert_eq!(version.to_string(), "r.io/a:v1@sha256:00");
 }
 
 #[test]

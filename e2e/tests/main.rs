@@ -11,6 +11,7 @@ mod cli;
 mod clouds;
 mod crd_exports;
 mod faults;
+mod images;
 mod installation;
 mod kinds;
 mod leader;

@@ -220,6 +220,9 @@ fn base(kind: &str, url: &str) -> Result<Value> {
         "HelmRepository" => json!({"interval": "1m", "url": "http://127.0.0.1:1/a"}),
         "Helmfile" => json!({"interval": "1m", "targetNamespace": "nowhere",
             "sourceRef": {"kind": "GitRepository", "name": "app"}}),
+        "ImageRepository" => {
+            json!({"interval": "1m", "image": "127.0.0.1:1/a", "insecure": true})
+        }
         "Kustomization" => json!({"interval": "1m", "prune": true, "targetNamespace": "nowhere",
             "sourceRef": {"kind": "GitRepository", "name": "app"}}),
         "OCIRepository" => {

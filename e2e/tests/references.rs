@@ -39,11 +39,13 @@ enum Field {
     Later,
     /// Who administers the cluster names any object, and no tenant writes the kind; `releases/lifecycle_checks.rs` tests it.
     OfPlatform,
+    /// It names an ImageRepository, which says who may have its tags; `images.rs` tests it.
+    OfImages,
 }
 
 use Field::{
-    Account, AsAccount, Dependency, Later, NoObject, OfPlatform, ReadAccount, Secret, Source,
-    Unread, Unsupported,
+    Account, AsAccount, Dependency, Later, NoObject, OfImages, OfPlatform, ReadAccount, Secret,
+    Source, Unread, Unsupported,
 };
 
 /// Every field that looks like a reference. A reference has the value that makes it one, with `NAME` for the name.
@@ -244,6 +246,11 @@ const FIELDS: &[(&str, &str, Field, &str)] = &[
         Secret,
         r#"{"valuesFrom": [{"kind": "Secret", "name": "NAME", "valuesKey": "a"}]}"#,
     ),
+    ("ImagePolicy", "imageRepositoryRef", OfImages, ""),
+    ("ImageRepository", "certSecretRef", Secret, r#"{"certSecretRef": {"name": "NAME"}}"#),
+    ("ImageRepository", "proxySecretRef", Secret, r#"{"proxySecretRef": {"name": "NAME"}}"#),
+    ("ImageRepository", "secretRef", Secret, r#"{"secretRef": {"name": "NAME"}}"#),
+    ("ImageRepository", "serviceAccountName", ReadAccount, r#"{"serviceAccountName": "NAME"}"#),
     (
         "Kustomization",
         "decryption.secretRef",
@@ -412,7 +419,7 @@ fn every_field_that_looks_like_a_reference_has_a_row_and_its_namespace_is_though
     for (kind, path, field, value) in FIELDS {
         let has_namespace = in_schemas[&((*kind).to_owned(), (*path).to_owned())];
         let is_tested_elsewhere =
-            matches!(field, NoObject | AsAccount | Unread | Later | OfPlatform);
+            matches!(field, NoObject | AsAccount | Unread | Later | OfPlatform | OfImages);
         let may_leave = is_tested_elsewhere || matches!(field, Source(_) | Dependency);
         ensure!(!has_namespace || may_leave, "{kind} {path} may name a namespace");
         ensure!(value.is_empty() == is_tested_elsewhere, "{kind} {path}");
@@ -442,6 +449,7 @@ fn base(kind: &str) -> Value {
         "HelmRepository" => json!({"interval": "1h", "url": "https://127.0.0.1:1/a"}),
         "Helmfile" => json!({"interval": "1h", "path": "shop", "targetNamespace": "nowhere",
             "sourceRef": {"kind": "GitRepository", "name": "app"}}),
+        "ImageRepository" => json!({"interval": "1h", "image": "127.0.0.1:1/a"}),
         "OCIRepository" => {
             json!({"interval": "1h", "url": "oci://127.0.0.1:1/a", "ref": {"tag": "latest"}})
         }

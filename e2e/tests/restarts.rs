@@ -17,6 +17,7 @@ use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition, inventory, revi
 use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::release::{CONFIG, Charts, newest};
 use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::servers::registry::Registry;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -349,5 +350,33 @@ async fn events_are_posted_to_events_addr_as_fluxs_controllers_post_them() -> Re
     // The same is recorded in the cluster.
     let message = done["message"].as_str().unwrap_or_default();
     story.await_event("Kustomization", "app", message).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tags_of_an_image_are_known_after_a_restart_though_its_registry_is_gone() -> Result<()>
+{
+    let story = Story::begin("restarted-images").await?;
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let registry = Registry::start().await?;
+    registry.push_files("app", "1.0.0", &[("a.yaml", "a: 1\n")], json!({})).await?;
+    let image = format!("{}/app", registry.host());
+    let group_version = "image.toolkit.fluxcd.io/v1";
+    let repository = json!({"apiVersion": group_version, "kind": "ImageRepository",
+        "metadata": {"name": "app"}, "spec": {"image": image, "interval": "1h"}});
+    story.apply_value(repository).await?;
+    story.await_ready(&StoryTarget::new(group_version, "ImageRepository", "app")).await?;
+    windlass.operator.kill()?;
+    drop(registry);
+
+    windlass.resume().await?;
+    let policy = json!({"apiVersion": group_version, "kind": "ImagePolicy",
+        "metadata": {"name": "app"},
+        "spec": {"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {"range": "*"}}}});
+    story.apply_value(policy).await?;
+    let policy = StoryTarget::new(group_version, "ImagePolicy", "app");
+    let object = story.await_ready(&policy).await?;
+    let latest = &object.data["status"]["latestRef"];
+    ensure!(*latest == json!({"name": image, "tag": "1.0.0"}), "{latest}");
     story.end().await
 }

@@ -557,7 +557,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cluster_in_which_windlass_runs_alone_passes() {
-        let image = flux("image-reflector-controller");
+        let image = flux("image-automation-controller");
         assert_eq!(findings(&[windlass(1, &[]), image], &[]).await, [""; 0]);
     }
 

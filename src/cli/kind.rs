@@ -27,9 +27,11 @@ pub(super) struct ResourceArgument {
 const ALL: &str = "all";
 const CATEGORY: &str = "fluxcd-";
 
-/// What stands for all kinds of Flux's image controllers, which windlass does not serve: they may run in the same cluster.
+/// What stands for all kinds of image automation.
 const IMAGES: &str = "images";
-const IMAGE_KINDS: [&str; 3] = ["imagerepositories", "imagepolicies", "imageupdateautomations"];
+
+/// The one of them that windlass does not serve: Flux's image-automation-controller may run in the same cluster.
+const IMAGE_AUTOMATIONS: &str = "imageupdateautomations";
 const IMAGE_GROUP: &str = "image.toolkit.fluxcd.io";
 
 /// How alike a name has to be to be suggested, from 0 to 1.
@@ -115,20 +117,15 @@ async fn resources_of(cluster: &Cluster, word: &str) -> anyhow::Result<Vec<Resou
                 Err(error) => return Err(error.into()),
             }
         }
+        if word == IMAGES {
+            let automations = format!("{IMAGE_AUTOMATIONS}.{IMAGE_GROUP}");
+            found.extend(cluster.kinds_called(&automations).await?);
+        }
         ensure!(!found.is_empty(), "no CRD of windlass is installed: run `windlass install`");
         return Ok(found);
     }
     if let Some(names) = called(&word) {
         return Ok(vec![of_ours(cluster, names).await?]);
-    }
-    if word == IMAGES {
-        let mut found = Vec::new();
-        for kind in IMAGE_KINDS {
-            found.extend(cluster.kinds_called(&format!("{kind}.{IMAGE_GROUP}")).await?);
-        }
-        if !found.is_empty() {
-            return Ok(found);
-        }
     }
     let found = cluster.kinds_called(&word).await?;
     match found.len() {
@@ -191,18 +188,17 @@ fn is_ours(gvk: &Gvk) -> bool {
     crds::names().any(|it| it.group == gvk.group && it.kind == gvk.kind)
 }
 
-/// Whether a word names kinds of Flux's image controllers.
-fn is_of_images(word: &str) -> bool {
+/// Whether a word names the kind of Flux's image-automation-controller.
+fn is_of_image_automation(word: &str) -> bool {
     let bare = word.strip_suffix(&format!(".{IMAGE_GROUP}")).unwrap_or(word);
-    let singular = ["imagerepository", "imagepolicy", "imageupdateautomation"];
-    bare == IMAGES || IMAGE_KINDS.contains(&bare) || singular.contains(&bare)
+    bare == IMAGE_AUTOMATIONS || bare == "imageupdateautomation"
 }
 
 fn unknown(word: &str) -> String {
-    if is_of_images(word) {
+    if is_of_image_automation(word) {
         return format!(
-            "`{word}`: windlass does not serve image automation yet, and the cluster has no kinds of it; Flux's \
-             image-reflector-controller and image-automation-controller may run beside windlass"
+            "`{word}`: windlass does not serve ImageUpdateAutomations yet, and the cluster has no such kind; Flux's \
+             image-automation-controller may run beside windlass"
         );
     }
     let all: Vec<String> = crds::names().flat_map(words).collect();
@@ -319,12 +315,11 @@ mod tests {
         );
         assert_eq!(unknown("gitrepos"), "unknown kind `gitrepos`: did you mean `gitrepo`?");
         assert!(unknown("xyz").starts_with("unknown kind `xyz`: neither the cluster"));
-        for word in
-            ["images", "imagepolicy", "imagerepositories", "imagepolicy.image.toolkit.fluxcd.io"]
-        {
+        for word in ["imageupdateautomations", "imageupdateautomation.image.toolkit.fluxcd.io"] {
             let text = unknown(word);
-            assert!(text.contains("windlass does not serve image automation yet"), "{text}");
+            assert!(text.contains("windlass does not serve ImageUpdateAutomations yet"), "{text}");
         }
+        assert!(crds::names().any(|it| is_in(it, IMAGES)));
         assert_eq!(of_flux("image"), IMAGES);
     }
 }

@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::applier::ApplierController;
 use super::{helm_release, helmfile, kustomization};
+use image_controller::image_policy::ImagePolicyController;
+use image_controller::image_repository::ImageRepositoryController;
 use notification_controller::alert::AlertController;
 use notification_controller::delivery::Delivery;
 use notification_controller::incident;
@@ -150,6 +152,8 @@ const KINDS: &[KindRegistration] = &[
     KindRegistration::of::<ApplierController<operator::Helmfile>>()
         .applying::<ApplierController<operator::Helmfile>>(helmfile::operator::OWNERSHIP)
         .optional(),
+    KindRegistration::of::<ImagePolicyController>().optional(),
+    KindRegistration::of::<ImageRepositoryController>().optional(),
     KindRegistration::of::<ApplierController<Kustomization>>()
         .applying::<ApplierController<Kustomization>>(kustomization::OWNERSHIP),
     KindRegistration::of::<SourceController<OCIRepository>>()

@@ -10,6 +10,9 @@ use crate::condition::text;
 /// The API group of Flux's sources.
 const SOURCES: &str = "source.toolkit.fluxcd.io";
 
+/// The API group of images.
+const IMAGES: &str = "image.toolkit.fluxcd.io";
+
 /// The API group of helmfile-operator, whose kind windlass reconciles, too.
 const HELMFILE_OPERATOR: &str = "apps.mumoshu.github.io";
 
@@ -57,13 +60,18 @@ pub fn has_no_runs(object: &Object) -> bool {
     is_repository || matches!(object.kind(), "Alert" | "Provider" | "ExternalArtifact")
 }
 
-/// The objects that an object gets its files from, such as the source of a Kustomization.
+/// The objects that an object gets its files from, such as the source of a Kustomization, or its tags.
 pub fn sources(object: &Object) -> Vec<ObjectId> {
     let Some(spec) = object.get("spec") else { return Vec::new() };
     let mut found = Vec::new();
     for reference in ["sourceRef", "chartRef"].iter().filter_map(|key| spec.get(*key)) {
         found.extend(reference_of(reference, object, SOURCES));
     }
+    let images = spec.get("imageRepositoryRef").filter(|it| !text(it, "name").is_empty());
+    found.extend(images.map(|reference| {
+        let namespace = namespace_of(reference, object);
+        ObjectId::new(&namespace, text(reference, "name"), IMAGES, "ImageRepository")
+    }));
     found.extend(made_chart(object));
     if object.kind() == "ArtifactGenerator" {
         let listed = spec.get("sources").and_then(Value::as_array).into_iter().flatten();

@@ -49,7 +49,7 @@ impl Needs {
             ("Provider", "secretRef", _) => provider(namer),
             ("GitRepository", "secretRef", _) => git(namer),
             ("Bucket", "secretRef", _) => bucket(namer),
-            ("OCIRepository", "secretRef", _) => Self {
+            ("OCIRepository" | "ImageRepository", "secretRef", _) => Self {
                 key: None,
                 arguments:
                     "--docker-server=SERVER --docker-username=USERNAME --docker-password=PASSWORD"

@@ -25,8 +25,14 @@ use super::lease::{Claim, Election, LeadershipLostError, LeaseAttempt};
 use super::{Cluster, ClusterError};
 
 /// The controllers of Flux whose work windlass does: each has a Deployment of that name, and a Lease.
-pub const REPLACED_CONTROLLERS: [&str; 5] =
-    ["source-controller", "kustomize-controller", "helm-controller", NOTIFYING, "source-watcher"];
+pub const REPLACED_CONTROLLERS: [&str; 6] = [
+    "source-controller",
+    "kustomize-controller",
+    "helm-controller",
+    "image-reflector-controller",
+    NOTIFYING,
+    "source-watcher",
+];
 /// The one that may act beside a windlass that sends no notifications.
 const NOTIFYING: &str = "notification-controller";
 

@@ -44,7 +44,8 @@ enum NamespaceListState {
 /// A Namespace, as far as others depend on it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
-    pub(crate) labels: BTreeMap<String, String>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
     /// Whether it is being deleted, so that nothing can be created in it.
     pub is_terminating: bool,
 }

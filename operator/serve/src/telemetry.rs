@@ -17,7 +17,8 @@ use tracing_subscriber::{EnvFilter, fmt as layer};
 use crate::settings::{LogEncoding, LogLevel};
 
 /// Our crates that log; engines do not.
-const CRATES: [&str; 4] = ["windlass", "sources", "notification_controller", "source_controller"];
+const CRATES: [&str; 5] =
+    ["windlass", "sources", "image_controller", "notification_controller", "source_controller"];
 
 /// Starts logging to standard error.
 ///

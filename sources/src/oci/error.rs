@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::Digest;
 use crate::http::Busy;
 
@@ -164,4 +166,17 @@ pub enum Error {
         /// Why it failed.
         why: String,
     },
+}
+
+impl Error {
+    /// When the registry wants to be asked again; `None` if it does not say.
+    pub fn retry_at(&self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Unavailable { retry_after: Some(after), .. } => {
+                now.checked_add(SignedDuration::try_from(*after).ok()?).ok()
+            }
+            Self::Busy(busy) => Some(busy.until),
+            _ => None,
+        }
+    }
 }

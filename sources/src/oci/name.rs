@@ -53,6 +53,17 @@ impl OciRepositoryName {
             "docker.io" => DOCKER_HUB,
             other => other,
         };
+        let name = Self::of_image(registry, path)?;
+        let is_official = name.registry == DOCKER_HUB && !name.path.contains('/');
+        Ok(if is_official { Self { path: format!("library/{}", name.path), ..name } } else { name })
+    }
+
+    /// A repository by the name of its registry, with a port or without, and its own name there.
+    ///
+    /// # Errors
+    /// [`Error::InvalidUrl`]: the two form no URL that stays in the repository.
+    pub fn of_image(registry: &str, path: &str) -> Result<Self, Error> {
+        let bad = |reason: String| Error::InvalidUrl { reason };
         if registry.contains('@') {
             let reason = "credentials belong in the Secret of spec.secretRef, not in the URL";
             return Err(bad(reason.to_owned()));
@@ -72,9 +83,7 @@ impl OciRepositoryName {
                 "`{path}` is not a valid repository name: use at most 255 of a-z, 0-9, `_`, `-`, `.` and `/`"
             )));
         }
-        let is_official = registry == DOCKER_HUB && !path.contains('/');
-        let path = if is_official { format!("library/{path}") } else { path.to_owned() };
-        Ok(Self { registry: registry.to_owned(), path })
+        Ok(Self { registry: registry.to_owned(), path: path.to_owned() })
     }
 
     /// The host of the registry, with its port if it has one.
@@ -235,6 +244,21 @@ mod tests {
             assert!(error.contains(expected), "{url}: {error}");
         }
         assert!(OciRepositoryName::parse(&format!("oci://h.io/{}", "a".repeat(256))).is_err());
+    }
+
+    #[test]
+    fn the_name_of_an_image_stays_in_its_repository() {
+        let name = OciRepositoryName::of_image("index.docker.io", "localhost/app").unwrap();
+        assert_eq!(name.to_string(), "index.docker.io/localhost/app");
+        for (registry, path) in [
+            ("ghcr.io", "../app"),
+            ("ghcr.io", "a//b"),
+            ("me@ghcr.io", "a"),
+            ("gh%63r.io", "a"),
+            ("ghcr.io", "a/"),
+        ] {
+            assert!(OciRepositoryName::of_image(registry, path).is_err(), "{registry}/{path}");
+        }
     }
 
     #[test]

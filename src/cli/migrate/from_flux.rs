@@ -360,7 +360,7 @@ mod tests {
         let objects = vec![
             controller("kustomize-controller", "flux-system", 1),
             controller("kustomize-controller-shard1", "flux-system", 1),
-            controller("image-reflector-controller", "flux-system", 1),
+            controller("image-automation-controller", "flux-system", 1),
             controller("helm-controller", "second-flux", 1),
         ];
         let (cluster, _) = with_objects(objects).await;

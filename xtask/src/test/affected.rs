@@ -32,7 +32,7 @@ const READERS: [(&str, &str); 4] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 46] = [
+const PLACES: [(&str, &[&str]); 48] = [
     ("src/cli/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("src/cli/bootstrap", &["bootstrap"]),
     ("src/cli/migrate", &["migration"]),
@@ -76,6 +76,7 @@ const PLACES: [(&str, &[&str]); 46] = [
         "operator/notification/src/incident",
         &["notifications::incidents", "notifications::takeover", "cli::incidents"],
     ),
+    ("operator/image/", &["images::"]),
     ("src/controllers/kustomization", &["stories::", "tenancy::", "restarts::"]),
     (
         "operator/runtime/src/lifecycle",
@@ -102,7 +103,7 @@ const PLACES: [(&str, &[&str]); 46] = [
     ("engines/envsubst/", &["stories::substitution"]),
     ("engines/helm/", &["releases::", "releases_alone::"]),
     ("engines/helmfile/", &["releases::helmfile", "stories::helmfile"]),
-    ("engines/image/", &[]),
+    ("engines/image/", &["images::"]),
     ("engines/kustomize/", &["stories::"]),
     (
         "engines/lifecycle/",
@@ -309,7 +310,7 @@ fn concerned(graph: &Graph, paths: &[String]) -> Selection {
 }
 
 /// The modules of stories.
-pub(super) const MODULES: [&str; 26] = [
+pub(super) const MODULES: [&str; 27] = [
     "bootstrap::",
     "bootstrap_at_gitea::",
     "bucket::",
@@ -318,6 +319,7 @@ pub(super) const MODULES: [&str; 26] = [
     "clouds::",
     "crd_exports::",
     "faults::",
+    "images::",
     "installation::",
     "kinds::",
     "leader::",

@@ -53,7 +53,7 @@ const NO_CACHE: &str = "each index is cached once in memory in a compact form";
 const FIXED: &str = "the limits for charts and indexes are fixed";
 const NO_OOM: &str =
     "the memory of each reconciliation is limited, and interrupted ones continue after a restart";
-const NO_IMAGES: &str = "image kinds are not supported yet";
+const NO_DATABASE: &str = "the tags of images are stored in files without a database";
 const NO_TOKENS: &str = "registry logins are shared and cached for 80% of their lifetime";
 const NO_SOPS: &str =
     "identities of clouds are not used for decryption yet; spec.decryption.secretRef is";
@@ -75,7 +75,7 @@ const FLAGS: &[Flag] = &[
         "false",
         "metrics of webhooks never have the path, which is a secret",
     ),
-    flag("gc-interval", Takes::Number, "10", NO_IMAGES),
+    flag("gc-interval", Takes::Number, "10", NO_DATABASE),
     flag(
         "graceful-shutdown-timeout",
         Takes::Duration,
@@ -116,8 +116,8 @@ const FLAGS: &[Flag] = &[
     strict("sops-vault-configmap", Takes::Text, "", NO_SOPS),
     strict("ssh-hostkey-algos", Takes::Text, "", SSH),
     strict("ssh-kex-algos", Takes::Text, "", SSH),
-    flag("storage-compression-threshold", Takes::Number, "65536", NO_IMAGES),
-    flag("storage-value-log-file-size", Takes::Number, "268435456", NO_IMAGES),
+    flag("storage-compression-threshold", Takes::Number, "65536", NO_DATABASE),
+    flag("storage-value-log-file-size", Takes::Number, "268435456", NO_DATABASE),
     flag("token-cache-max-duration", Takes::Duration, "1h", NO_TOKENS),
     flag("token-cache-max-size", Takes::Number, "100", NO_TOKENS),
     flag(

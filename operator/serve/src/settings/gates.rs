@@ -57,7 +57,7 @@ pub(super) const HELM3_DEFAULTS: &str = "UseHelm3Defaults";
 
 const DEAD: Here = Always("it has no effect in Flux either");
 const NO_IMAGES: Here =
-    Refused("image kinds are not supported; set the gate on Flux's image controllers only");
+    Refused("image updates are not supported; set the gate on image-automation-controller only");
 const NO_IDENTITY: &str = "object-level workload identity is not supported yet; use a Secret, or the workload \
                            identity of windlass's Pod";
 
@@ -93,7 +93,11 @@ const KNOWN: &[FeatureGate] = &[
     gate(NO_FAIL_FAST, false, Works),
     gate("DisableStatusPollerCache", true, Always("health is watched instead of polled")),
     gate("ExternalArtifact", false, Always("ExternalArtifacts are always supported as sources")),
-    gate("FluxStorage", false, NO_IMAGES),
+    gate(
+        "FluxStorage",
+        false,
+        Refused("revisions of ImageRepositories are checksums, not digests; remove the gate"),
+    ),
     gate("GitAllBranchReferences", true, NO_IMAGES),
     gate("GitForcePushBranch", true, NO_IMAGES),
     gate("GitShallowClone", true, NO_IMAGES),

@@ -6,7 +6,7 @@ use std::io::{self, BufReader};
 use std::sync::Arc;
 
 use crds::source::{OCIRepository, OCIRepositoryStatus};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use reconcile::{Outcome, Reason, Wake};
 use signatures::image::{self, acceptance};
 use sources::archive::{self, ExtractOptions};
@@ -59,14 +59,7 @@ pub(crate) struct OciLookupResult {
 
 /// What a failure means for the object; Parity(flux): `what` stands before the cause.
 fn failed(why: Reason, what: &str, error: &Error) -> Outcome {
-    let wake = match error {
-        Error::Unavailable { retry_after: Some(after), .. } => {
-            let after = SignedDuration::try_from(*after).unwrap_or_default();
-            Timestamp::now().checked_add(after).map(Wake::at).unwrap_or_default()
-        }
-        Error::Busy(busy) => Wake::at(busy.until),
-        _ => Wake::default(),
-    };
+    let wake = error.retry_at(Timestamp::now()).map(Wake::at).unwrap_or_default();
     let text = if what.is_empty() { chain(error) } else { format!("{what}: {}", chain(error)) };
     Outcome::Failed(why, text, wake)
 }

@@ -1,0 +1,309 @@
+//! ImagePolicy: which tag of an image is the latest.
+//!
+//! Here: its run. In the folder: the ImageRepository that it names, and whether it may (`repository`), the choice of a tag and
+//! its digest (`choice`). Elsewhere: the decision (engine `image`), listing tags (`image_repository`).
+
+mod choice;
+mod repository;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::image::{
+    DigestReflectionPolicy, ImagePolicy, ImagePolicySpec, ImagePolicyStatus, ImageRef,
+};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::core::Resource as _;
+use parking_lot::Mutex;
+use reconcile::{
+    Edge, ObjectKey, Outcome, Reason, SHORTEST_INTERVAL, Wake, format_duration, parse_duration,
+    reason,
+};
+use sources::reason::INVALID_DURATION;
+use windlass_cluster::ClusterError;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::{ControllerKind, log_failed_request, node_of};
+use windlass_runtime::object_store::StateCache;
+use windlass_runtime::record::{Latest, status_of};
+use windlass_runtime::run_error::RunError;
+
+use self::choice::DigestLookup;
+use crate::registry::ScannedImage;
+use crate::run::{IMAGE_URL_INVALID, begin, next_run, publish, report, retry_after};
+use crate::tag_store;
+
+/// The interval is missing that the digest policy needs. Parity(flux).
+const INTERVAL_NOT_CONFIGURED: Reason = Reason::new("IntervalNotConfigured");
+
+/// How often a digest is looked up where the interval is zero. Parity(flux).
+const DEFAULT_DIGEST_INTERVAL: Duration = Duration::from_secs(600);
+
+/// How long a policy without tags waits before its status says so: an ImageRepository that is created together with it
+/// is scanned meanwhile, and wakes it. Parity(flux).
+const WAITS_FOR_TAGS: [Duration; 3] =
+    [Duration::from_millis(1000), Duration::from_millis(1500), Duration::from_millis(2250)];
+
+/// What an ImagePolicy remembers between runs.
+#[derive(Default)]
+pub struct ImagePolicyState {
+    latest: Arc<Latest<ImagePolicy>>,
+    /// Runs in a row that failed, for the growing delay.
+    failures: u32,
+    /// Runs in a row that found no tags.
+    waits: usize,
+}
+
+/// Runs ImagePolicies.
+pub struct ImagePolicyController;
+
+impl ControllerKind for ImagePolicyController {
+    type Object = ImagePolicy;
+
+    type ControllerState = ImagePolicyState;
+
+    /// What writes the latest version into files depends on it.
+    fn announcement(object: &ImagePolicy) -> String {
+        let latest = object.status.as_ref().and_then(|it| it.latest_ref.as_ref());
+        latest.map(ToString::to_string).unwrap_or_default()
+    }
+
+    fn run(
+        object: Arc<ImagePolicy>,
+        context: Arc<Context>,
+    ) -> BoxFuture<'static, Option<Duration>> {
+        async move { run(object, &context).await }.boxed()
+    }
+}
+
+/// One run; returns when to run again.
+async fn run(seen: Arc<ImagePolicy>, context: &Arc<Context>) -> Option<Duration> {
+    let node = node_of(&*seen);
+    let memory = context.shared::<StateCache<ImagePolicyState>>().of(&node);
+    let latest = memory.lock().latest.clone();
+    let object = latest.or_seen(seen);
+    let outcome = if object.meta().deletion_timestamp.is_some() {
+        latest.set_finalizer(context, &object, false).await.map(|_| None)
+    } else {
+        attempt(context, &node, &memory, &latest, &object).await
+    };
+    outcome.unwrap_or_else(|error| {
+        log_failed_request(&node, &error);
+        Some(retry_after(&context.settings, &mut memory.lock().failures))
+    })
+}
+
+async fn attempt(
+    context: &Arc<Context>,
+    node: &ObjectKey,
+    memory: &Mutex<ImagePolicyState>,
+    latest: &Latest<ImagePolicy>,
+    object: &Arc<ImagePolicy>,
+) -> Result<Option<Duration>, ClusterError> {
+    let Some(object) = begin(context, latest, object).await? else { return Ok(None) };
+    let source = repository::node_of_reference(&object);
+    context.work_queue.set_edges(node, Edge::Source, BTreeSet::from([source.clone()]));
+    let (chosen, outcome) = match choose(context, node, &object, &source).await {
+        Ok(Some(chosen)) => {
+            memory.lock().waits = 0;
+            let text = message(&status_of(&*object), &chosen);
+            (Some(chosen), Outcome::Settled(reason::SUCCEEDED, text))
+        }
+        Ok(None) => match next_wait(&mut memory.lock().waits) {
+            Some(delay) => return Ok(Some(delay)),
+            None => (None, without_tags(context.settings.requeue_dependency)),
+        },
+        Err(error) => (None, error.outcome()?),
+    };
+    let settled = digest_interval(&object.spec).ok().flatten();
+    let again = next_run(&context.settings, &outcome, settled, &mut memory.lock().failures);
+    let report = report(&*object, &outcome, jiff::Timestamp::now(), |status| {
+        if let Some(chosen) = chosen {
+            advance(status, chosen);
+        }
+    });
+    publish(context, latest, &object, report).await?;
+    Ok(again)
+}
+
+/// The latest version of the image; `None` if no tags of it are known.
+async fn choose(
+    context: &Arc<Context>,
+    node: &ObjectKey,
+    object: &Arc<ImagePolicy>,
+    source: &ObjectKey,
+) -> Result<Option<ImageRef>, RunError> {
+    digest_interval(&object.spec)?;
+    let repository = repository::referred(context, node, source).await?;
+    let image = ScannedImage::of(&repository.spec).map_err(|outcome| blamed(source, outcome))?;
+    let scanned = repository.status.as_ref().and_then(|it| it.canonical_image_name.as_deref());
+    let tags = match scanned {
+        Some(name) => tag_store::tags_of(context, &repository, name, choice::FAILURE).await?,
+        None => None,
+    };
+    let Some(tags) = tags.filter(|tags| !tags.is_empty()) else { return Ok(None) };
+    let tag = choice::latest_tag(context, node, &object.spec, tags).await?;
+    let name = repository.spec.image.clone();
+    let digest_lookup = DigestLookup { context, node, repository: &repository, image: &image };
+    let chosen = ImageRef { name, tag, digest: None };
+    let digest = digest_lookup.digest(object, &chosen).await?;
+    Ok(Some(ImageRef { digest, ..chosen }))
+}
+
+/// What is wrong with the ImageRepository, as its policy says it.
+fn blamed(source: &ObjectKey, outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Stalled(why, text) if why != IMAGE_URL_INVALID => {
+            Outcome::Stalled(why, format!("{source}: {text}"))
+        }
+        outcome => outcome,
+    }
+}
+
+/// How long to wait before the status says that there are no tags; `None` if it is to say so now.
+fn next_wait(waits: &mut usize) -> Option<Duration> {
+    let delay = WAITS_FOR_TAGS.get(*waits).copied();
+    *waits = waits.saturating_add(1);
+    delay
+}
+
+/// No tags of the image are known. Parity(flux): these are its words.
+fn without_tags(delay: Duration) -> Outcome {
+    let text = format!("retrying in {} error: no tags in database", format_duration(delay));
+    let delay = jiff::SignedDuration::try_from(delay).unwrap_or_default();
+    let at = jiff::Timestamp::now().checked_add(delay).unwrap_or(jiff::Timestamp::MAX);
+    Outcome::Blocked(reason::DEPENDENCY_NOT_READY, text, Wake::at(at))
+}
+
+/// How often the digest is looked up; `None` if it is not, or once for each tag.
+///
+/// # Errors
+/// The interval is missing, or is none.
+fn digest_interval(spec: &ImagePolicySpec) -> Result<Option<Duration>, Outcome> {
+    if spec.digest_reflection_policy != Some(DigestReflectionPolicy::Always) {
+        return Ok(None);
+    }
+    let Some(interval) = &spec.interval else {
+        let text = "spec.interval must be set when spec.digestReflectionPolicy is set to 'Always'";
+        return Err(Outcome::Stalled(INTERVAL_NOT_CONFIGURED, text.to_owned()));
+    };
+    let interval = parse_duration(interval.as_str())
+        .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")))?;
+    let interval = if interval.is_zero() { DEFAULT_DIGEST_INTERVAL } else { interval };
+    Ok(Some(interval.max(SHORTEST_INTERVAL)))
+}
+
+/// The version that was the latest before a chosen one.
+fn previous<'s>(status: &'s ImagePolicyStatus, chosen: &ImageRef) -> Option<&'s ImageRef> {
+    let is_same = status.latest_ref.as_ref() == Some(chosen);
+    if is_same { status.observed_previous_ref.as_ref() } else { status.latest_ref.as_ref() }
+}
+
+/// What is said of a chosen version. Parity(flux): these are its words.
+fn message(status: &ImagePolicyStatus, chosen: &ImageRef) -> String {
+    let ImageRef { name, tag, digest } = chosen;
+    let digest = digest.as_ref().map(|digest| format!(" with digest {digest}"));
+    let before = previous(status, chosen).filter(|before| *before != chosen);
+    let before = before.map(|before| format!(" (previously {before})"));
+    let digest = digest.unwrap_or_default();
+    let before = before.unwrap_or_default();
+    format!("Latest image tag for {name} resolved to {tag}{digest}{before}")
+}
+
+/// Says in the status which version is the latest.
+fn advance(status: &mut ImagePolicyStatus, chosen: ImageRef) {
+    status.observed_previous_ref = previous(status, &chosen).cloned();
+    status.latest_ref = Some(chosen);
+}
+
+#[cfg(test)]
+mod tests {
+    use fake_cluster::promise;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn spec(more: &Value) -> ImagePolicySpec {
+        let mut spec = json!({"imageRepositoryRef": {"name": "app"}, "policy": {}});
+        for (key, value) in more.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        serde_json::from_value(spec).unwrap()
+    }
+
+    fn version(tag: &str, digest: Option<&str>) -> ImageRef {
+        let digest = digest.map(str::to_owned);
+        ImageRef { name: "r.io/app".to_owned(), tag: tag.to_owned(), digest }
+    }
+
+    #[test]
+    fn every_field_of_the_schema_is_used() {
+        let used = [
+            "imageRepositoryRef",
+            "policy",
+            "filterTags",
+            "digestReflectionPolicy",
+            "interval",
+            "suspend",
+        ];
+        promise::knows_every_field("ImagePolicy", used);
+    }
+
+    #[test]
+    fn a_version_is_reported_with_the_one_before_it() {
+        let mut status = ImagePolicyStatus::default();
+        let resolved = "Latest image tag for r.io/app resolved to ";
+        for (chosen, text) in [
+            (version("v1", None), "v1"),
+            (version("v1", None), "v1"),
+            (version("v2", None), "v2 (previously r.io/app:v1)"),
+            // It is said as long as the version stays.
+            (version("v2", None), "v2 (previously r.io/app:v1)"),
+            (version("v2", Some("sha256:2")), "v2 with digest sha256:2 (previously r.io/app:v2)"),
+            (version("v3", None), "v3 (previously r.io/app:v2@sha256:2)"),
+        ] {
+            assert_eq!(message(&status, &chosen), format!("{resolved}{text}"));
+            advance(&mut status, chosen);
+        }
+        assert_eq!(status.latest_ref, Some(version("v3", None)));
+        assert_eq!(status.observed_previous_ref, Some(version("v2", Some("sha256:2"))));
+    }
+
+    #[test]
+    fn a_digest_is_looked_up_at_an_interval_only_where_the_policy_says_so() {
+        let interval = |more: Value| digest_interval(&spec(&more));
+        assert_eq!(interval(json!({})), Ok(None));
+        assert_eq!(interval(json!({"digestReflectionPolicy": "IfNotPresent"})), Ok(None));
+        let always =
+            |text: &str| interval(json!({"digestReflectionPolicy": "Always", "interval": text}));
+        assert_eq!(always("90s"), Ok(Some(Duration::from_secs(90))));
+        assert_eq!(always("0s"), Ok(Some(DEFAULT_DIGEST_INTERVAL)));
+        let missing = interval(json!({"digestReflectionPolicy": "Always"})).unwrap_err();
+        assert_eq!(missing.reason(), INTERVAL_NOT_CONFIGURED);
+        assert!(matches!(missing, Outcome::Stalled(..)), "{missing:?}");
+    }
+
+    #[test]
+    fn that_there_are_no_tags_is_said_after_a_few_waits() {
+        let mut waits = 0;
+        let delays: Vec<_> = (0..5).map(|_| next_wait(&mut waits)).collect();
+        let [first, second, third] = WAITS_FOR_TAGS.map(Some);
+        assert_eq!(delays, [first, second, third, None, None]);
+        let outcome = without_tags(Duration::from_secs(30));
+        assert_eq!(outcome.text(), "retrying in 30s error: no tags in database");
+        assert_eq!(outcome.reason(), reason::DEPENDENCY_NOT_READY);
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_repository_is_said_of_the_repository() {
+        let source = ObjectKey::new("image.toolkit.fluxcd.io", "ImageRepository", "apps", "app");
+        let text = "spec.provider `gcp` is not supported".to_owned();
+        let outcome = Outcome::Stalled(reason::UNSUPPORTED_FIELD, text.clone());
+        let expected = format!("ImageRepository/apps/app: {text}");
+        assert_eq!(blamed(&source, outcome).text(), expected);
+        // Parity(flux): what is wrong with the image is said as the repository says it.
+        let outcome = Outcome::Stalled(IMAGE_URL_INVALID, text.clone());
+        assert_eq!(blamed(&source, outcome).text(), text);
+    }
+}

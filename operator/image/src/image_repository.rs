@@ -1,0 +1,204 @@
+//! ImageRepository: the tags of an image are listed at an interval.
+//!
+//! Here: its run. In the folder: listing tags (`scan`). Elsewhere: whether a scan is due, and what is kept of it (engine
+//! `image`), the tags themselves (`tag_store`).
+
+mod scan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::image::ImageRepository;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use image::ScanReason;
+use kube::core::Resource as _;
+use parking_lot::Mutex;
+use reconcile::ObjectKey;
+use windlass_cluster::ClusterError;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::{ControllerKind, log_failed_request, node_of};
+use windlass_runtime::object_store::StateCache;
+use windlass_runtime::record::Latest;
+
+use self::scan::{Scan, ScanRun};
+use crate::run::{begin, next_run, publish, report, retry_after};
+use crate::{registry, tag_store};
+
+/// What an ImageRepository remembers between runs.
+#[derive(Default)]
+pub struct ImageRepositoryState {
+    latest: Arc<Latest<ImageRepository>>,
+    /// Runs in a row that failed, for the growing delay.
+    failures: u32,
+    /// Why the last scan was due, if it failed.
+    failed_scan: Option<ScanReason>,
+}
+
+/// Runs ImageRepositories.
+pub struct ImageRepositoryController;
+
+impl ControllerKind for ImageRepositoryController {
+    type Object = ImageRepository;
+
+    type ControllerState = ImageRepositoryState;
+
+    fn unsupported(object: &ImageRepository) -> Vec<&'static str> {
+        registry::unsupported(&object.spec)
+    }
+
+    /// Policies depend on the tags, and on who may have them.
+    ///
+    /// Differs(flux): there a policy is not woken when the image changes and its tags do not.
+    fn announcement(object: &ImageRepository) -> String {
+        let status = object.status.as_ref();
+        let image = status.and_then(|it| it.canonical_image_name.as_deref());
+        let scanned = status.and_then(|it| it.last_scan_result.as_ref());
+        let revision = scanned.and_then(|it| it.revision.as_deref());
+        format!("{:?} {image:?} {revision:?}", object.metadata.generation)
+    }
+
+    fn run(
+        object: Arc<ImageRepository>,
+        context: Arc<Context>,
+    ) -> BoxFuture<'static, Option<Duration>> {
+        async move { run(object, &context).await }.boxed()
+    }
+}
+
+/// One run; returns when to run again.
+async fn run(seen: Arc<ImageRepository>, context: &Arc<Context>) -> Option<Duration> {
+    let node = node_of(&*seen);
+    let memory = context.shared::<StateCache<ImageRepositoryState>>().of(&node);
+    let latest = memory.lock().latest.clone();
+    let object = latest.or_seen(seen);
+    let outcome = if object.meta().deletion_timestamp.is_some() {
+        delete(context, &latest, &object).await
+    } else {
+        attempt(context, &node, &memory, &latest, &object).await
+    };
+    outcome.unwrap_or_else(|error| {
+        log_failed_request(&node, &error);
+        Some(retry_after(&context.settings, &mut memory.lock().failures))
+    })
+}
+
+/// The object goes: so do its tags, then our finalizer.
+async fn delete(
+    context: &Context,
+    latest: &Latest<ImageRepository>,
+    object: &Arc<ImageRepository>,
+) -> Result<Option<Duration>, ClusterError> {
+    let store = context.artifacts.clone();
+    let slot = tag_store::slot(object);
+    let remove = move || slot.and_then(|slot| store.remove(&slot));
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(remove).await {
+        let node = node_of(&**object);
+        tracing::error!(
+            name = node.name,
+            namespace = node.namespace,
+            error = %error,
+            "failed to remove the tags of an image"
+        );
+    }
+    latest.set_finalizer(context, object, false).await?;
+    Ok(None)
+}
+
+async fn attempt(
+    context: &Arc<Context>,
+    node: &ObjectKey,
+    memory: &Mutex<ImageRepositoryState>,
+    latest: &Latest<ImageRepository>,
+    object: &Arc<ImageRepository>,
+) -> Result<Option<Duration>, ClusterError> {
+    let Some(object) = begin(context, latest, object).await? else { return Ok(None) };
+    let failed_scan = memory.lock().failed_scan;
+    let scanning = ScanRun { context, node, latest, object: &object, failed_scan };
+    let (found, settled, outcome) = match scanning.run().await {
+        Ok(Scan::Done { found, interval }) => {
+            memory.lock().failed_scan = None;
+            let outcome = found.outcome();
+            (Some(found), Some(interval), outcome)
+        }
+        Ok(Scan::NotDue { outcome, wait }) => (None, Some(wait), outcome),
+        Err(failure) => {
+            if let Some(reason) = failure.scan {
+                memory.lock().failed_scan = Some(reason);
+            }
+            (None, None, failure.outcome)
+        }
+    };
+    let again = next_run(&context.settings, &outcome, settled, &mut memory.lock().failures);
+    // What was said of the scan while it went on is part of the status by now.
+    let object = latest.begun(&object);
+    let report = report(&*object, &outcome, jiff::Timestamp::now(), |status| {
+        if let Some(found) = found {
+            found.show(status);
+        }
+    });
+    publish(context, latest, &object, report).await?;
+    Ok(again)
+}
+
+#[cfg(test)]
+mod tests {
+    use reconcile::{Outcome, Wake, reason};
+    use serde_json::{Value, json};
+    use sources::reason::READ_OPERATION_FAILED;
+    use windlass_cluster::events::Severity;
+
+    use super::*;
+
+    fn repository(status: &Value) -> ImageRepository {
+        serde_json::from_value(json!({
+            "metadata": {"name": "app", "namespace": "apps", "generation": 2,
+                "annotations": {"reconcile.fluxcd.io/requestedAt": "now"}},
+            "spec": {"image": "ghcr.io/acme/app", "interval": "5m"},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_failed_scan_leaves_what_the_last_one_found() {
+        let scanned = json!({"observedGeneration": 1, "canonicalImageName": "ghcr.io/acme/app",
+            "lastScanResult": {"revision": "1", "tagCount": 2}});
+        let object = repository(&scanned);
+        let now = "2026-11-24T10:00:00Z".parse().unwrap();
+        let text = "scan failed: 429".to_owned();
+        let failed = Outcome::Failed(READ_OPERATION_FAILED, text.clone(), Wake::default());
+        let reported = report(&object, &failed, now, |_| {});
+        assert_eq!(reported.after.last_scan_result, reported.before.last_scan_result);
+        assert_eq!(reported.after.observed_generation, Some(1));
+        assert_eq!(reported.after.last_handled_reconcile_at.as_deref(), Some("now"));
+        let event = reported.event.unwrap();
+        assert_eq!((event.severity, event.message), (Severity::Error, text));
+        // A failure that lasts is reported once.
+        let again = repository(&json!(reported.after));
+        assert_eq!(report(&again, &failed, now, |_| {}).event, None);
+        let settled = Outcome::Settled(reason::SUCCEEDED, "successful scan".to_owned());
+        let reported = report(&again, &settled, now, |_| {});
+        assert_eq!(reported.after.observed_generation, Some(2));
+        assert_eq!(reported.event.map(|event| event.severity), Some(Severity::Info));
+    }
+
+    #[test]
+    fn policies_are_woken_by_other_tags_another_image_and_another_spec_only() {
+        let announced =
+            |status: &Value| ImageRepositoryController::announcement(&repository(status));
+        let scanned = json!({"canonicalImageName": "a",
+            "lastScanResult": {"revision": "1", "tagCount": 1, "scanTime": "2026-11-24T10:00:00Z"}});
+        let mut later = scanned.clone();
+        later["lastScanResult"]["scanTime"] = json!("2026-11-24T11:00:00Z");
+        assert_eq!(announced(&scanned), announced(&later));
+        later["lastScanResult"]["revision"] = json!("2");
+        assert_ne!(announced(&scanned), announced(&later));
+        let mut other = scanned.clone();
+        other["canonicalImageName"] = json!("b");
+        assert_ne!(announced(&scanned), announced(&other));
+        let mut edited = repository(&scanned);
+        edited.metadata.generation = Some(3);
+        assert_ne!(announced(&scanned), ImageRepositoryController::announcement(&edited));
+    }
+}

@@ -1,0 +1,332 @@
+//! Listing the tags of an image, when that is due, and keeping them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::Time;
+use crds::image::{ImageRepository, ImageRepositoryStatus, ScanResult};
+use image::{ScanDecision, ScanReason, ScanState, TagList, exclusion_list};
+use jiff::Timestamp;
+use kube::core::ResourceExt as _;
+use reconcile::{ObjectKey, Outcome, SHORTEST_INTERVAL, Wake, reason};
+use sources::oci::{Error, Remote};
+use sources::reason::{AUTHENTICATION_FAILED, READ_OPERATION_FAILED};
+use windlass_cluster::error::chain;
+use windlass_runtime::blocking_task::blocking;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::REQUESTED_AT;
+use windlass_runtime::progress;
+use windlass_runtime::record::Latest;
+use windlass_runtime::reference::References;
+
+use crate::registry::{RegistrySecrets, ScannedImage, session};
+use crate::run::IMAGE_URL_INVALID;
+use crate::{tag_meter, tag_store};
+
+/// One run of an ImageRepository.
+pub(super) struct ScanRun<'r> {
+    pub(super) context: &'r Arc<Context>,
+    pub(super) node: &'r ObjectKey,
+    pub(super) latest: &'r Latest<ImageRepository>,
+    pub(super) object: &'r Arc<ImageRepository>,
+    /// Why the last scan was due, if it failed.
+    pub(super) failed_scan: Option<ScanReason>,
+}
+
+/// What a run came to.
+pub(super) enum Scan {
+    /// The tags were listed.
+    Done {
+        /// What was found.
+        found: ScannedTags,
+        /// When the next scan is due.
+        interval: Duration,
+    },
+    /// There was nothing to do.
+    NotDue {
+        /// What the last scan found.
+        outcome: Outcome,
+        /// When the next scan is due.
+        wait: Duration,
+    },
+}
+
+/// Why a run did not come to its end.
+#[derive(Debug)]
+pub(super) struct ScanFailure {
+    /// Why a scan was due, if it was the scan that failed.
+    pub(super) scan: Option<ScanReason>,
+    /// What is said of it.
+    pub(super) outcome: Outcome,
+}
+
+impl From<Outcome> for ScanFailure {
+    fn from(outcome: Outcome) -> Self {
+        Self { scan: None, outcome }
+    }
+}
+
+/// What a scan found, as the status says it.
+#[derive(Debug)]
+pub(super) struct ScannedTags {
+    image: String,
+    exclusion_list: Vec<String>,
+    result: ScanResult,
+}
+
+impl ScannedTags {
+    fn new(image: String, exclusions: &[String], tags: &TagList, now: Timestamp) -> Self {
+        let result = ScanResult {
+            revision: Some(tags.checksum()),
+            tag_count: i64::try_from(tags.tags().len()).unwrap_or(i64::MAX),
+            scan_time: Some(Time(now)),
+            latest_tags: tags.latest().to_vec(),
+        };
+        Self { image, exclusion_list: exclusion_list(exclusions), result }
+    }
+
+    /// The outcome of the run.
+    pub(super) fn outcome(&self) -> Outcome {
+        settled(&self.result)
+    }
+
+    /// Says in the status what was found.
+    pub(super) fn show(self, status: &mut ImageRepositoryStatus) {
+        status.canonical_image_name = Some(self.image);
+        status.observed_exclusion_list = self.exclusion_list;
+        status.last_scan_result = Some(self.result);
+    }
+}
+
+fn settled(result: &ScanResult) -> Outcome {
+    let ScanResult { revision, tag_count, .. } = result;
+    let revision = revision.as_deref().unwrap_or_default();
+    let text = format!("successful scan: found {tag_count} tags with checksum {revision}");
+    Outcome::Settled(reason::SUCCEEDED, text)
+}
+
+/// Why the registry cannot be asked.
+fn unusable(why: &str) -> Outcome {
+    let text = format!("failed to configure authentication options: {why}");
+    Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+}
+
+/// What it means that the registry did not list the tags.
+fn failed(error: &Error) -> Outcome {
+    if let Error::BadSecret(why) = error {
+        return unusable(why);
+    }
+    let wake = error.retry_at(Timestamp::now()).map(Wake::at).unwrap_or_default();
+    let text = format!("scan failed: {}", chain(error));
+    Outcome::Failed(READ_OPERATION_FAILED, text, wake)
+}
+
+/// Whether a scan is due. One that failed is, whatever was asked for meanwhile.
+///
+/// Differs(flux): there a scan that was requested and failed is repeated at the interval only, and counts as done until then.
+fn due(
+    object: &ImageRepository,
+    image: &ScannedImage,
+    has_tags: bool,
+    failed_scan: Option<ScanReason>,
+    now: Timestamp,
+) -> Result<ScanDecision, Outcome> {
+    let spec = &object.spec;
+    let status = object.status.clone().unwrap_or_default();
+    let last_scan = status.last_scan_result.as_ref().and_then(|it| it.scan_time.as_ref());
+    let state = ScanState {
+        interval: image.interval,
+        image: &spec.image,
+        is_insecure: spec.insecure,
+        exclusion_list: &spec.exclusion_list,
+        requested_at: object.annotations().get(REQUESTED_AT).map(String::as_str),
+        last_handled: status.last_handled_reconcile_at.as_deref().unwrap_or_default(),
+        last_scan: last_scan.map(|time| time.0),
+        canonical_name: status.canonical_image_name.as_deref().unwrap_or_default(),
+        observed_exclusion_list: &status.observed_exclusion_list,
+        has_tags: Ok(has_tags),
+    };
+    match state.decide(now) {
+        Ok(ScanDecision::Wait(wait)) => {
+            Ok(failed_scan.map_or(ScanDecision::Wait(wait), ScanDecision::Scan))
+        }
+        Ok(scan) => Ok(scan),
+        Err(error) => Err(Outcome::Stalled(IMAGE_URL_INVALID, error.to_string())),
+    }
+}
+
+/// Of what a registry lists, what is kept. Takes a processor.
+fn kept(listed: Vec<String>, exclusions: &[String]) -> Result<TagList, Outcome> {
+    TagList::of_scan(listed, exclusions, &mut tag_meter()).map_err(|error| {
+        let text = format!("scan failed: {}", chain(&error));
+        Outcome::Failed(READ_OPERATION_FAILED, text, Wake::default())
+    })
+}
+
+impl ScanRun<'_> {
+    /// Lists the tags if that is due.
+    ///
+    /// # Errors
+    /// The spec cannot be used, something that it names is missing, or the registry does not list the tags.
+    pub(super) async fn run(&self) -> Result<Scan, ScanFailure> {
+        // What is refused is refused before anything is asked for.
+        let image = ScannedImage::of(&self.object.spec)?;
+        let mut remote = self.remote(&image).await?;
+        let name = image.name.to_string();
+        // What cannot be read is listed anew. Differs(flux): an image without tags is not scanned by each run.
+        let stored = tag_store::tags_of(self.context, self.object, &name, READ_OPERATION_FAILED);
+        let has_tags = matches!(stored.await, Ok(Some(_)));
+        let now = Timestamp::now();
+        let reason = match due(self.object, &image, has_tags, self.failed_scan, now)? {
+            ScanDecision::Scan(reason) => reason,
+            ScanDecision::Wait(wait) => {
+                let status = self.object.status.as_ref();
+                let last = status.and_then(|it| it.last_scan_result.clone()).unwrap_or_default();
+                return Ok(Scan::NotDue { outcome: settled(&last), wait });
+            }
+        };
+        let found = self.scan(name, &mut remote, reason).await;
+        let found = found.map_err(|outcome| ScanFailure { scan: Some(reason), outcome })?;
+        Ok(Scan::Done { found, interval: image.interval.max(SHORTEST_INTERVAL) })
+    }
+
+    /// The registry as the spec says it is reached. What the spec names is watched from now on.
+    async fn remote(&self, image: &ScannedImage) -> Result<Remote, Outcome> {
+        let spec = &self.object.spec;
+        let mut references = References::new(&self.context.watcher);
+        let secrets = RegistrySecrets::read(spec, &self.node.namespace, &mut references).await;
+        references.watch(self.node);
+        let remote = secrets.and_then(|secrets| secrets.remote(image, spec.insecure));
+        remote.map_err(|why| unusable(&why))
+    }
+
+    async fn scan(
+        &self,
+        image: String,
+        remote: &mut Remote,
+        reason: ScanReason,
+    ) -> Result<ScannedTags, Outcome> {
+        let spec = &self.object.spec;
+        let listed = {
+            let _permit = self.context.asking.acquire(&self.node.namespace).await;
+            let listing = async { session(self.context, spec, remote).await?.tags().await };
+            let listed = progress::telling(listing, self.tell(reason)).await;
+            listed.map_err(|error| failed(&error))?
+        };
+        let _permit = self.context.building.acquire(&self.node.namespace).await;
+        let store = self.context.artifacts.clone();
+        let slot = tag_store::slot(self.object);
+        let exclusions = spec.exclusion_list.clone();
+        let work = move || {
+            let tags = kept(listed, &exclusions)?;
+            let stored = slot.and_then(|slot| tag_store::keep(&store, &slot, &image, &tags));
+            stored.map_err(|error| {
+                let text = format!("scan failed: failed to store the tags: {}", chain(&error));
+                Outcome::Failed(READ_OPERATION_FAILED, text, Wake::default())
+            })?;
+            Ok(ScannedTags::new(image, &exclusions, &tags, Timestamp::now()))
+        };
+        blocking(READ_OPERATION_FAILED, "scanning", work).await
+    }
+
+    /// Says that tags of an image are listed of which nothing is known yet.
+    async fn tell(&self, reason: ScanReason) {
+        if !progress::is_decided(&**self.object) {
+            let text = format!("scanning: {reason}");
+            progress::tell(self.context, self.latest, self.object, &text).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const LISTED_TAGS: [&str; 6] =
+        ["v1.0.0", "v1.1.0", "latest", "sha256-aa.sig", "v0.9.0", "main-1"];
+
+    fn listed() -> Vec<String> {
+        LISTED_TAGS.map(str::to_owned).to_vec()
+    }
+
+    fn object(spec: &Value, status: &Value, annotations: &Value) -> ImageRepository {
+        let mut whole = json!({"image": "ghcr.io/acme/app", "interval": "5m"});
+        for (key, value) in spec.as_object().into_iter().flatten() {
+            whole[key] = value.clone();
+        }
+        serde_json::from_value(json!({
+            "metadata": {"name": "app", "namespace": "apps", "annotations": annotations},
+            "spec": whole, "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_status_says_what_was_found_in_the_words_of_flux() {
+        let now = "2026-11-24T10:00:00Z".parse().unwrap();
+        let tags = kept(listed(), &[]).unwrap();
+        let found = ScannedTags::new("ghcr.io/acme/app".to_owned(), &[], &tags, now);
+        let text = "successful scan: found 5 tags with checksum 4133161855";
+        assert_eq!(found.outcome(), Outcome::Settled(reason::SUCCEEDED, text.to_owned()));
+        let mut status = ImageRepositoryStatus::default();
+        found.show(&mut status);
+        let expected = json!({
+            "canonicalImageName": "ghcr.io/acme/app",
+            "observedExclusionList": ["^.*\\.sig$"],
+            "lastScanResult": {"revision": "4133161855", "tagCount": 5,
+                "scanTime": "2026-11-24T10:00:00Z",
+                "latestTags": ["v1.1.0", "v1.0.0", "v0.9.0", "main-1", "latest"]},
+        });
+        assert_eq!(json!(status), expected);
+    }
+
+    #[test]
+    fn a_pattern_that_is_none_fails_the_scan() {
+        let outcome = kept(listed(), &["[".to_owned()]).unwrap_err();
+        assert!(matches!(outcome, Outcome::Failed(READ_OPERATION_FAILED, ..)), "{outcome:?}");
+        let expected = "scan failed: failed to compile regex [: error parsing regexp: ";
+        assert!(outcome.text().starts_with(expected), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_scan_that_failed_is_due_again_though_its_request_was_answered() {
+        let status = json!({
+            "canonicalImageName": "ghcr.io/acme/app", "observedExclusionList": ["^.*\\.sig$"],
+            "lastHandledReconcileAt": "t1",
+            "lastScanResult": {"revision": "1", "tagCount": 1, "scanTime": "2026-11-24T10:00:00Z"},
+        });
+        let asked = |token: &str| {
+            object(&json!({}), &status, &json!({"reconcile.fluxcd.io/requestedAt": token}))
+        };
+        let now: Timestamp = "2026-11-24T10:01:00Z".parse().unwrap();
+        let decide = |object: &ImageRepository, has_tags: bool, failed: Option<ScanReason>| {
+            let image = ScannedImage::of(&object.spec).unwrap();
+            due(object, &image, has_tags, failed, now).unwrap()
+        };
+        let wait = ScanDecision::Wait(Duration::from_secs(240));
+        assert_eq!(decide(&asked("t1"), true, None), wait);
+        let requested = ScanReason::Requested;
+        assert_eq!(decide(&asked("t2"), true, None), ScanDecision::Scan(requested));
+        assert_eq!(decide(&asked("t1"), true, Some(requested)), ScanDecision::Scan(requested));
+        assert_eq!(decide(&asked("t1"), false, None), ScanDecision::Scan(ScanReason::NoTags));
+        let other = object(&json!({"image": "ghcr.io/acme/b"}), &status, &json!({}));
+        assert_eq!(decide(&other, true, None), ScanDecision::Scan(ScanReason::NewImageName));
+    }
+
+    #[test]
+    fn what_a_registry_says_is_repeated_and_awaited() {
+        let request = "GET https://ghcr.io/v2/acme/app/tags/list".to_owned();
+        let said = "TOOMANYREQUESTS: slow down".to_owned();
+        let retry_after = Some(Duration::from_secs(90));
+        let outcome = failed(&Error::Unavailable { request, said, retry_after });
+        let expected = "scan failed: GET https://ghcr.io/v2/acme/app/tags/list: TOOMANYREQUESTS: ";
+        assert!(outcome.text().starts_with(expected), "{outcome:?}");
+        assert!(outcome.wake().and_then(Wake::earliest).is_some());
+        let outcome = failed(&Error::BadSecret("`ca.crt` is no certificate".to_owned()));
+        assert_eq!(outcome.reason(), AUTHENTICATION_FAILED);
+        let expected = "failed to configure authentication options: `ca.crt` is no certificate";
+        assert_eq!(outcome.text(), expected);
+    }
+}

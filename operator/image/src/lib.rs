@@ -1,0 +1,23 @@
+//! Images whose newest tags are known: ImageRepositories list tags, ImagePolicies choose the latest of them.
+//!
+//! Here: a folder for each kind ([`image_repository`], [`image_policy`]), what both share of a run (`run`) and of access to
+//! registries (`registry`), the tags between two scans (`tag_store`).
+//! Elsewhere: the decisions (engine `image`), registries (`sources::oci`), how any kind is run (crate `windlass-runtime`),
+//! the list of kinds (the program).
+
+pub mod image_policy;
+pub mod image_repository;
+mod registry;
+mod run;
+mod tag_store;
+
+use golang::meter::{Allowance, Meter, Stop};
+
+/// What the regular expressions and ranges of one object may cost: a few seconds of a processor for the longest list of
+/// tags that is read.
+const TAG_COMPARISON_ALLOWANCE: Allowance = Allowance { steps: 2_000_000_000, bytes: 256 << 20 };
+
+/// Counts what comparing the tags of one object costs.
+fn tag_meter() -> Meter {
+    Meter::new(TAG_COMPARISON_ALLOWANCE, Stop::default())
+}

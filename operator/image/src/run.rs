@@ -1,0 +1,149 @@
+//! What the runs of both kinds share: whether one begins, when the next one is due, and what is said of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::{ObjectStatus as _, ReconciledObject};
+use kube::core::ResourceExt as _;
+use reconcile::{Condition, Conditions, Outcome, Reason, Time, Wake};
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::{Event, Severity};
+use windlass_cluster::kind::OurKind;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::REQUESTED_AT;
+use windlass_runtime::record::{Latest, conditions_of, listed, status_of};
+use windlass_runtime::{hold, hold_conditions};
+use windlass_serve::settings::Settings;
+
+/// `spec.image` of an ImageRepository names no image. Parity(flux).
+pub(crate) const IMAGE_URL_INVALID: Reason = Reason::new("ImageURLInvalid");
+
+/// The least delay that a server or a dependency asks for.
+const MIN_REQUESTED_DELAY: Duration = Duration::from_secs(1);
+
+/// The object as a run begins with it; `None` if there is none now.
+///
+/// # Errors
+/// The API server's refusal.
+pub(crate) async fn begin<K: OurKind + ReconciledObject>(
+    context: &Context,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+) -> Result<Option<Arc<K>>, ClusterError> {
+    let now = jiff::Timestamp::now();
+    let lifted = hold::lift(context, latest, object.clone(), now).await?;
+    let Some(object) = lifted else { return Ok(None) };
+    if !hold::is_suspended(&*object, now) {
+        return latest.set_finalizer(context, &object, true).await;
+    }
+    let text = "suspended during a reconciliation, which continues on resume";
+    hold_conditions::show_suspended(context, latest, &object, now, &[], text).await?;
+    // Parity(flux): a request is answered while the object is suspended, too.
+    if hold_conditions::is_asked(&*object) {
+        let object = latest.begun(&object);
+        hold_conditions::show(context, latest, &object, now, true).await?;
+    }
+    Ok(None)
+}
+
+/// The delay after a run that failed: it grows with the number of failures in a row.
+pub(crate) fn retry_after(settings: &Settings, failures: &mut u32) -> Duration {
+    *failures = failures.saturating_add(1);
+    reconcile::backoff(*failures, settings.min_retry_delay, settings.max_retry_delay)
+}
+
+/// When to run again: after `settled` if the outcome is that everything is as it should be.
+pub(crate) fn next_run(
+    settings: &Settings,
+    outcome: &Outcome,
+    settled: Option<Duration>,
+    failures: &mut u32,
+) -> Option<Duration> {
+    match outcome {
+        Outcome::Settled(..) => {
+            *failures = 0;
+            settled
+        }
+        Outcome::Stalled(..) => None,
+        Outcome::Running(..) | Outcome::Blocked(..) | Outcome::Failed(..) => {
+            let requested = outcome.wake().and_then(Wake::earliest).map(|at| {
+                let delay = at.duration_since(jiff::Timestamp::now());
+                Duration::try_from(delay).unwrap_or_default().max(MIN_REQUESTED_DELAY)
+            });
+            Some(requested.unwrap_or_else(|| retry_after(settings, failures)))
+        }
+    }
+}
+
+/// What is written and reported of a run.
+pub(crate) struct RunReport<S> {
+    pub(crate) before: S,
+    pub(crate) after: S,
+    pub(crate) event: Option<Event>,
+}
+
+/// Derives status and event from the outcome of a run; `change` says in the status what the run found.
+///
+/// Differs(flux): a failure that lasts has one event, and that nothing changed has none.
+pub(crate) fn report<K: OurKind + ReconciledObject>(
+    object: &K,
+    outcome: &Outcome,
+    now: Time,
+    change: impl FnOnce(&mut K::Status),
+) -> RunReport<K::Status> {
+    let before = status_of(object);
+    let had = conditions_of(before.conditions());
+    let generation = object.meta().generation.unwrap_or_default();
+    let conditions = Conditions::since(&had, generation, now, &[])
+        .marked(&hold_conditions::of(object, now))
+        .finish(outcome);
+    let mut after = before.clone();
+    change(&mut after);
+    after.set_conditions(listed(conditions));
+    if matches!(outcome, Outcome::Settled(..) | Outcome::Stalled(..)) {
+        after.set_observed_generation(generation);
+    }
+    if let Some(requested) = object.annotations().get(REQUESTED_AT) {
+        after.set_last_handled_reconcile_at(requested);
+    }
+    let is_known = Condition::find(&had, reconcile::READY).is_some_and(|ready| {
+        ready.reason == outcome.reason().as_str() && ready.message == outcome.text()
+    });
+    let event = (!is_known).then(|| Event {
+        severity: if outcome.is_settled() { Severity::Info } else { Severity::Error },
+        reason: outcome.reason().to_string(),
+        message: outcome.text().to_owned(),
+        metadata: BTreeMap::new(),
+    });
+    RunReport { before, after, event }
+}
+
+/// Writes the report of a run, announces its event and logs it.
+///
+/// # Errors
+/// The API server's refusal.
+pub(crate) async fn publish<K: OurKind + ReconciledObject>(
+    context: &Context,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+    report: RunReport<K::Status>,
+) -> Result<(), ClusterError> {
+    let RunReport { before, after, event } = report;
+    latest.write_status(context, object, &before, &after).await?;
+    let Some(event) = event else { return Ok(()) };
+    let kind = K::kind(&());
+    let name = object.name_any();
+    let namespace = object.namespace().unwrap_or_default();
+    match event.severity {
+        Severity::Info => {
+            tracing::info!(controller_kind = %kind, name, namespace, "{}", event.message);
+        }
+        Severity::Error => {
+            let error = event.message.as_str();
+            tracing::error!(controller_kind = %kind, name, namespace, error, "reconciliation failed");
+        }
+    }
+    context.events.announce(&**object, K::CONTROLLER, event);
+    Ok(())
+}
