@@ -1,7 +1,7 @@
 //! The archives that artifacts are: gzip around tar, the same bytes for the same files.
 //!
-//! Here: what goes into an archive ([`Contents`]), writing it ([`write()`], [`Writer`]), reading one that nobody vouches for ([`extract`],
-//! [`unzip`]).
+//! Here: what goes into an archive ([`Contents`]), writing it ([`write()`], [`Writer`]), reading an untrusted one
+//! ([`extract`], [`unzip`]).
 //! Elsewhere: which files are left out ([`crate::ignore`]), where archives are kept ([`crate::store`]).
 
 mod contents;
@@ -34,7 +34,7 @@ pub enum Error {
     Load {
         /// The file.
         path: RelPath,
-        /// What its source said.
+        /// The error of its source.
         source: Box<dyn StdError + Send + Sync>,
     },
     /// A place is claimed by a file and by a folder.
@@ -53,7 +53,7 @@ pub enum Error {
     Length {
         /// The file.
         path: RelPath,
-        /// What its header says already.
+        /// The size in its header.
         announced: u64,
         /// What its source gave; when there was too much, one byte more than announced.
         found: u64,

@@ -1,6 +1,6 @@
-//! Artifacts of other stores, fetched over HTTP from where their source's status says they are.
+//! Artifacts of other stores, fetched over HTTP from the URL in their source's status.
 //!
-//! Elsewhere: artifacts of our own ([`crate::store`]), what is in an archive ([`crate::archive`]).
+//! Elsewhere: this program's own artifacts ([`crate::store`]), reading an archive ([`crate::archive`]).
 
 use std::{
     fs::File,
@@ -38,7 +38,7 @@ pub struct FetchLimits {
     pub time: Duration,
 }
 
-/// Why an artifact could not be had.
+/// Why an artifact could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server was not reached, or stopped answering.
@@ -49,7 +49,7 @@ pub enum Error {
         /// What is at the bottom of it.
         why: String,
     },
-    /// The server has something else to say.
+    /// The server responded with another status.
     #[error("cannot fetch `{url}`: HTTP status {status}")]
     Status {
         /// Where it should be.
@@ -75,7 +75,8 @@ pub enum Error {
     },
     /// What is served is not what the source's status promises.
     ///
-    /// Which digest it has is not told: whoever may write a status could have what others serve named by it.
+    /// The actual digest is left out: a user who may write a status could point it at a foreign file and read the
+    /// digest.
     #[error("`{url}` does not match the status of its source: its digest is not `{expected}`")]
     Mismatch {
         /// Where it is.
@@ -104,7 +105,7 @@ pub enum Error {
     Store(#[from] store::Error),
 }
 
-/// Extracts an artifact that is served elsewhere, and shares the tree with all who load the same one.
+/// Extracts an artifact from another server, and shares the tree with all callers that load the same one.
 ///
 /// Blocks; `runtime` does the waiting. No redirect is followed.
 ///

@@ -1,9 +1,9 @@
 //! Buckets: the objects of an object store become a tree of files.
 //!
-//! Here: what is asked and fetched ([`Remote`]), which objects there are and what they are called in an artifact
+//! Here: the bucket and what is fetched of it ([`Remote`]), its objects and their names in an artifact
 //! ([`BucketListing`]), downloading those that changed ([`fetch`]), one archive for everything ([`bundle`]).
-//! In the folder: the protocols (`s3`, [`google`], [`azure`]; `http_request` and `login` for both of the latter), who
-//! is waited for with credentials (`credential_requests`), what went wrong ([`Error`]).
+//! In the folder: the protocols (`s3`, [`google`], [`azure`]; `http_request` and `login` for both of the latter),
+//! pending requests for credentials (`credential_requests`), what went wrong ([`Error`]).
 //! Elsewhere: keeping the artifact and what it was made of ([`crate::store`]).
 
 mod artifact_note;
@@ -44,7 +44,7 @@ use crate::http::{Budgets, Proxy, Tls};
 /// Where the objects are, and how they are reached.
 #[derive(Debug, Clone)]
 pub struct Remote {
-    /// The server, and as whom it is asked.
+    /// The server and the credentials.
     pub server: Server,
     /// The name of the bucket.
     pub bucket: String,
@@ -63,15 +63,16 @@ pub struct Server {
     pub endpoint: Endpoint,
     /// The region that requests of S3 are signed for; without it that of the endpoint, else `us-east-1`.
     pub region: Option<String>,
-    /// As whom it is asked, and by which protocol.
+    /// The protocol and the credentials.
     pub identity: BucketIdentity,
-    /// Whom connections trust.
+    /// Trusted authorities and the client certificate.
     pub tls: Tls,
     /// What connections go through.
     pub proxy: Option<Proxy>,
 }
 
-/// As whom a server is asked. Each protocol has identities of its own; those without its name are of S3.
+/// The credentials for a server. Each protocol has identities of its own; those without a protocol in the name are of
+/// S3.
 #[derive(Debug, Clone)]
 pub enum BucketIdentity {
     /// Anonymous: requests are not signed.
@@ -89,8 +90,8 @@ pub enum BucketIdentity {
         /// The token of a session that the keys are for.
         session: Option<RedactedValue<String>>,
     },
-    /// As the environment says, in the order of AWS's own programs: variables, profile, web identity (IRSA), EKS Pod
-    /// Identity or ECS, instance metadata.
+    /// The credentials of the environment, in the order of AWS's own programs: variables, profile, web identity (IRSA),
+    /// EKS Pod Identity or ECS, instance metadata.
     Environment {
         /// Where a web identity is exchanged, instead of AWS's own address.
         sts: Option<Url>,
@@ -108,11 +109,11 @@ pub struct Ldap {
     pub username: String,
     /// Its password.
     pub password: RedactedValue<String>,
-    /// Whom connections to the service trust.
+    /// Trusted authorities and the client certificate of connections to the service.
     pub tls: Tls,
 }
 
-/// What is asked about a bucket; shared by all who ask the same server as the same user.
+/// A client of a bucket; shared by all requests to the same server as the same user.
 #[derive(Debug)]
 pub(crate) enum Client {
     /// S3.
@@ -125,7 +126,7 @@ pub(crate) enum Client {
 
 /// Some of the objects, in the order of their keys.
 pub(crate) struct Page {
-    /// As the server tells them.
+    /// In the order of the server's listing.
     pub(crate) objects: Vec<Object>,
     /// What asks for the next page.
     pub(crate) next: Option<String>,
@@ -163,7 +164,7 @@ impl Client {
         }
     }
 
-    /// Who is asked for credentials and has not answered yet.
+    /// The service that was asked for credentials and has not answered yet.
     fn waits_for(&self) -> Option<String> {
         match self {
             Self::S3(client) => client.waits_for(),
@@ -172,7 +173,7 @@ impl Client {
         }
     }
 
-    /// What is known of an object without its bytes.
+    /// The metadata of an object.
     async fn head(&self, remote: &Remote, key: &str) -> Result<Object, Error> {
         match self {
             Self::S3(client) => client.head(remote, key).await,
@@ -216,7 +217,7 @@ fn unquoted(etag: Option<&str>) -> String {
 
 /// Opens one object; nothing if it is still the one with the entity tag `unless`.
 ///
-/// Limits and time are for the caller, who knows what the object is.
+/// The caller sets limits and a timeout, because it knows what the object is.
 pub(crate) async fn open(
     remote: &Remote,
     key: &str,
@@ -279,7 +280,7 @@ impl Remote {
 mod tests {
     use super::*;
 
-    /// A bucket at a place where nobody answers.
+    /// A bucket at an address where no server answers.
     pub(super) fn remote(bucket: &str) -> Remote {
         let endpoint = Endpoint::parse("127.0.0.1:1", true).unwrap();
         let tls = Tls::default();

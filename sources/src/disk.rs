@@ -1,7 +1,7 @@
 //! The folders of this machine as a build of kustomizations reads them.
 //!
-//! Here: following symbolic links, and Go's words for what is not there. Elsewhere: what may be read
-//! ([`kustomize::build`] decides), how what is remote is fetched ([`crate::bases`]), charts, which are refused.
+//! Here: following symbolic links, and Go's errors for missing files. Elsewhere: which files may be read
+//! ([`kustomize::build`] decides), fetching remote files ([`crate::bases`]), charts, which are refused.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -77,7 +77,7 @@ impl BuildFiles for Disk {
 /// The longest file that is read. Differs(kustomize): it has no limit.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// The bytes of a file, also of one that says nothing of its length or has no end.
+/// The bytes of a file, also of one without a length or an end.
 fn read(path: &str) -> io::Result<Vec<u8>> {
     let file = fs::File::open(path)?;
     let length = file.metadata()?.len();
@@ -94,7 +94,7 @@ fn text(path: &Path) -> Result<&str, Error> {
     path.to_str().ok_or_else(|| Error::new(format!("`{}` is not UTF-8", path.display())))
 }
 
-/// What the system says, as Go prints it: without Rust's number behind it.
+/// The message of the operating system, as Go prints it: without the error number that Rust adds.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
@@ -119,7 +119,7 @@ fn first_missing(path: &Path, error: &io::Error) -> String {
     let target = fs::read_link(&link).unwrap_or_default();
     let target = Path::new(&link).parent().unwrap_or(Path::new("/")).join(target);
     let target = target.join(clean.strip_prefix(&link).unwrap_or_default().trim_start_matches('/'));
-    // A link that leads to itself is no missing one, so this ends.
+    // A link that leads to itself does not count as missing, so this ends.
     first_missing(&target, error)
 }
 

@@ -1,8 +1,9 @@
 //! What an address of go-getter names, as a tree of files, for a service: a folder of a public repository, a file or an
 //! archive on a web server, an object of S3.
 //!
-//! No program is run, and everything has a limit. Elsewhere: what addresses say (engine `helmfile`), which servers may be
-//! asked ([`Egress`](crate::http::Egress), of [`git::BucketClientCache`]), the same for a person's command (the program).
+//! No program is run, and everything has a limit. Elsewhere: parsing addresses (engine `helmfile`), which servers may
+//! be asked ([`Egress`](crate::http::Egress), of [`git::GitServerCache`]), the same for a person's command (the
+//! program).
 
 use std::fmt;
 use std::io::Cursor;
@@ -21,7 +22,7 @@ use crate::git::{
 };
 use crate::http::Tls;
 
-/// What is wanted.
+/// The requested repository, archive or file.
 #[derive(Clone, PartialEq, Eq)]
 pub enum GetterRequest {
     /// A folder of a repository.
@@ -37,7 +38,7 @@ pub enum GetterRequest {
     File {
         /// Where it is.
         url: String,
-        /// What it is called in the tree.
+        /// Its name in the tree.
         name: String,
     },
     /// An archive on a web server.
@@ -86,10 +87,10 @@ impl Default for GetterLimits {
     }
 }
 
-/// What came.
+/// The result of a fetch.
 #[derive(Debug, Clone)]
 pub struct GetterResult {
-    /// `main@sha1:…` of a repository, `sha256:…` of the bytes of anything else.
+    /// `main@sha1:…` of a repository, `sha256:…` of the bytes of an archive or a file.
     pub revision: String,
     /// The files.
     pub files: MemoryTree,
@@ -98,21 +99,21 @@ pub struct GetterResult {
 /// Fetches. Blocks; not from within a future.
 #[derive(Debug, Clone)]
 pub struct Getter {
-    /// How servers are asked; which of them is said by [`git::BucketClientCache::within`].
+    /// How servers are asked; [`git::GitServerCache::within`] decides which.
     pub git: git::Context,
-    /// What was learned about object stores.
+    /// The clients of object stores.
     pub buckets: Arc<bucket::BucketClientCache>,
     /// How much is taken at a time.
     pub limits: GetterLimits,
 }
 
 impl Getter {
-    /// What is wanted; nothing if its revision is still the one that is `known`.
+    /// Fetches it; `None` if its revision is still the `known` one.
     ///
     /// Of a repository, the commit is asked for before anything is fetched.
     ///
     /// # Errors
-    /// Why it cannot be had, for a person; no credentials are shown.
+    /// Why it cannot be fetched, for a person; no credentials are shown.
     pub fn get(
         &self,
         wanted: &GetterRequest,
@@ -271,7 +272,7 @@ pub fn is_archive(name: &str) -> bool {
 /// Takes an archive apart, gzip with tar, or zip, whose files and paths may have `most` bytes together.
 ///
 /// # Errors
-/// It is none, or exceeds a limit.
+/// It is not an archive, or exceeds a limit.
 pub fn unpack(data: &[u8], most: u64) -> Result<MemoryTree, String> {
     let default = tree::TreeLimits::default();
     let limits = tree::TreeLimits { total_bytes: default.total_bytes.min(most), ..default };
@@ -300,7 +301,7 @@ fn inside(path: &str, folder: &str) -> Option<RelPath> {
     path.strip_prefix(&folder).filter(|path| !path.is_root())
 }
 
-/// What is said of a repository or an archive without files in a folder.
+/// The error about a repository or an archive without files in a folder.
 fn without_files(of: &str, folder: &str) -> String {
     match folder {
         "" => format!("the {of} has no files"),

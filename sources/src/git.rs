@@ -11,8 +11,8 @@
 //!                     known ◀┘
 //! ```
 //!
-//! gix speaks the protocol; the transports under it are ours. No configuration of a user or system is read,
-//! and no program is run.
+//! gix implements the protocol; the transports under it are in this module. No configuration of a user or system is
+//! read, and no program is run.
 
 mod checkout;
 mod conversation;
@@ -66,14 +66,14 @@ use wire::Wire;
 
 use crate::http::Proxy;
 
-/// A repository and everything that is needed to speak to it.
+/// A repository and everything that a connection to it needs.
 #[derive(Debug, Clone)]
 pub struct Remote {
     /// Where it is.
     pub url: RemoteUrl,
-    /// As whom, and whom to trust.
+    /// The credentials, and the trusted hosts or authorities.
     pub credentials: Credentials,
-    /// Through which proxy; without one, what the environment says. HTTP only.
+    /// The proxy; without one, that of the environment. HTTP only.
     pub proxy: Option<Proxy>,
     /// What one [`tip`] or [`fetch`] may take, from connecting to the last byte; a day at most.
     pub timeout: Duration,
@@ -121,7 +121,7 @@ pub struct Context {
 /// For a bare commit nothing is sent: what it is cannot change.
 ///
 /// # Errors
-/// [`Error::NoSuchRef`], or why it cannot be told.
+/// [`Error::NoSuchRef`], or why the server could not be asked.
 pub fn tip(remote: &Remote, reference: &Reference, context: &Context) -> Result<Tip, Error> {
     let wire = Wire::new(remote, context);
     let look = |sought| lookup::look(remote, &sought, reference, context, &wire);
@@ -138,7 +138,7 @@ pub fn tip(remote: &Remote, reference: &Reference, context: &Context) -> Result<
     Ok(Tip { sha: found.id.to_string(), refname: found.name })
 }
 
-/// Fetches one commit without its history, and reads what is known about it.
+/// Fetches one commit without its history, and reads its metadata.
 ///
 /// A commit with a branch takes the branch's history, unless it is the tip: only the history tells
 /// whether the branch leads to it. If a server does not give a bare commit, everything is fetched to look for it.

@@ -1,4 +1,4 @@
-//! The HTTP client that every source shares: whom it trusts, as whom it answers, how it connects.
+//! The HTTP client that every source shares: trusted authorities, client certificates, connections.
 //!
 //! Here: building a [`reqwest::Client`], and turning what went wrong with it into a cause that a person can read.
 //! In the folder: the proxy ([`Proxy`]), which servers may be asked ([`Egress`]), how much is asked of one ([`Budgets`]), what is
@@ -24,14 +24,14 @@ pub use proxy::Proxy;
 pub(crate) use proxy::is_refusal_of_proxy;
 pub use single_flight::{Logins, SingleFlightCache};
 
-/// Whom a connection trusts and what it shows of itself.
+/// The authorities that a connection trusts and the client certificate that it shows.
 ///
 /// Without anything the system's authorities are trusted and no certificate is shown.
 #[derive(Debug, Clone, Default)]
 pub struct Tls {
     /// Certificate authorities in PEM; when given, only these are trusted.
     pub ca: Option<Vec<u8>>,
-    /// What is shown to a server that asks who connects.
+    /// The client certificate, for servers that ask for one.
     pub identity: Option<ClientIdentity>,
 }
 
@@ -43,7 +43,7 @@ pub enum Trust {
     Instead,
     /// It is trusted as they are.
     Beside,
-    /// Nothing is checked: any certificate is accepted from anybody.
+    /// Nothing is checked: any certificate of any server is accepted.
     Anyone,
 }
 
@@ -73,7 +73,7 @@ pub enum Error {
     Setup(String),
 }
 
-/// How long a connection may take to come about, whatever the whole operation may take.
+/// How long a connection may take to come about; the limit of the whole operation is a separate one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client of HTTP, as the functions below build it.
@@ -82,11 +82,11 @@ pub type Http = reqwest::Client;
 /// Builds a client for one source.
 ///
 /// # Guarantees
-/// The client follows no redirect by itself: whoever sends credentials decides where to.
+/// The client does not follow redirects: the caller that sends credentials decides where to.
 /// Without a proxy of its own, proxies are those of the environment (`HTTPS_PROXY`, `NO_PROXY`), as for Flux.
 ///
 /// # Errors
-/// Says which key of the Secret cannot be used. No text of the Secret is repeated.
+/// Names the key of the Secret that cannot be used. No text of the Secret is repeated.
 pub fn client(tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error> {
     client_within(tls, proxy, &Egress::Anywhere)
 }
@@ -116,7 +116,7 @@ pub(crate) fn client_within(
     client_trusting(tls, Trust::Instead, proxy, egress)
 }
 
-/// As [`client_within`], with a say in what authorities of one's own mean.
+/// As [`client_within`]; `trust` decides how custom authorities are used.
 ///
 /// # Errors
 /// As [`client`].
@@ -190,7 +190,7 @@ pub(crate) fn same_server(origin: &Url, other: &Url) -> bool {
 
 /// What is at the bottom of a chain of errors, in one line.
 ///
-/// The layers above say "error sending request" and repeat the URL; the bottom says "Connection refused".
+/// The outer errors are "error sending request" and repeat the URL; the innermost is "Connection refused".
 pub fn root_cause(error: &(dyn StdError + 'static)) -> String {
     let mut deepest = error;
     while let Some(next) = cause(deepest) {
@@ -212,7 +212,7 @@ pub(crate) fn is_distrust(error: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-/// The next error of a chain. An [`std::io::Error`] hides the one that it wraps from `source`.
+/// The next error of a chain. An [`std::io::Error`] does not return the error that it wraps as its `source`.
 fn cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
     match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
         Some(wrapped) => Some(wrapped),

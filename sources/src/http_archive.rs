@@ -1,8 +1,8 @@
 //! Archives and files on web servers: one address, one artifact.
 //!
-//! Here: what is asked ([`Remote`]), what went wrong ([`Error`]), what came ([`Download`]). In the folder: the request and
-//! its redirects (`request`), what the bytes are (`format`). Elsewhere: how much is asked of a host ([`crate::http::Budgets`]),
-//! archives that nobody vouches for ([`crate::archive`]), what is left out ([`crate::ignore`]).
+//! Here: the URL and the credentials ([`Remote`]), what went wrong ([`Error`]), the result ([`Download`]). In the
+//! folder: the request and its redirects (`request`), what the bytes are (`format`). Elsewhere: how much is asked of a
+//! host ([`crate::http::Budgets`]), untrusted archives ([`crate::archive`]), what is left out ([`crate::ignore`]).
 
 mod format;
 mod request;
@@ -35,13 +35,13 @@ impl Default for DownloadLimits {
     }
 }
 
-/// What is fetched, from where, and as whom.
+/// What is fetched, from where, and with which credentials.
 #[derive(Debug, Clone)]
 pub struct Remote {
     url: Url,
-    /// As whom the server of the URL is asked; redirects to another one go without. [`Auth::Ssh`] has no effect.
+    /// Credentials for the server of the URL; redirects to another one go without. [`Auth::Ssh`] has no effect.
     pub auth: Auth,
-    /// Whom we trust and what we show.
+    /// Trusted authorities and the client certificate.
     pub tls: Tls,
     /// The proxy between.
     pub proxy: Option<Proxy>,
@@ -51,7 +51,7 @@ pub struct Remote {
     pub limits: DownloadLimits,
 }
 
-/// By what a server tells whether something has changed.
+/// What a server uses to detect changes: `ETag` and `Last-Modified`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Validators {
     /// `ETag`, as it was given.
@@ -103,7 +103,7 @@ pub enum Error {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The digest of the spec is none.
+    /// The digest of the spec is not valid.
     #[error("`{0}` is not a digest of the form `sha256:<64 hexadecimal digits>`")]
     InvalidDigest(String),
     /// Something in a Secret cannot be used.
@@ -122,7 +122,7 @@ pub enum Error {
         /// The HTTP status.
         status: u16,
     },
-    /// The server has no such file, or something else to say.
+    /// The server has no such file, or responded with another error.
     #[error("cannot fetch `{url}`: HTTP status {status}")]
     Status {
         /// Where it is.
@@ -164,12 +164,13 @@ pub enum Error {
         /// The longest time.
         limit: Duration,
     },
-    /// It is not what the spec says that it is.
+    /// It does not have the digest of the spec.
     #[error("the digest of `{url}` is not `{expected}` from spec.digest")]
     Mismatch {
         /// Where it is.
         url: String,
-        /// What was expected. What is there is not told: whoever may write a URL need not be who may read from it.
+        /// What was expected. The actual digest is left out: a user who may write a URL need not be allowed to read
+        /// from it.
         expected: String,
     },
     /// It is neither an archive nor YAML.
@@ -199,10 +200,10 @@ pub enum Error {
 }
 
 impl Remote {
-    /// A file on a web server, asked for by nobody in particular.
+    /// A file on a web server, requested without credentials.
     ///
     /// # Errors
-    /// [`Error::InvalidUrl`] for what is no `http` or `https` URL, or has credentials in it.
+    /// [`Error::InvalidUrl`] for a URL that is not `http` or `https`, or has credentials in it.
     pub fn new(url: &str) -> Result<Self, Error> {
         let bad = |url: String, why| Err(Error::InvalidUrl { url, why });
         let Ok(parsed) = Url::parse(url) else {

@@ -165,7 +165,8 @@ fn parse(
         if line.starts_with('#') || line.trim().is_empty() {
             continue;
         }
-        // Differs(flux): there a line over 64 KiB silently ends the file; here a line that can match nothing is an error.
+        // Differs(flux): in Flux a line over 64 KiB silently ends the file; here a line that can match nothing is an
+        // error.
         if line.len() > MAX_PATTERN_LEN {
             return Err(Error::TooLong { place: place(), line: index + 1 });
         }

@@ -1,7 +1,8 @@
 //! Services that decrypt data keys: Vault and OpenBao, and the key management services of AWS, Google and Azure.
 //!
-//! Here: as whom they are asked ([`Session`]), sending, limits on bytes and time, what went wrong ([`Error`]). In the folder: one
-//! protocol each. Elsewhere: files, keys and who is asked when (`sops`), how long all of a build may ask (the caller).
+//! Here: their credentials ([`Session`]), sending, limits on bytes and time, what went wrong ([`Error`]). In the
+//! folder: one protocol each. Elsewhere: files, keys and the order of requests (`sops`), the time limit for a whole
+//! build (the caller).
 
 mod aws;
 mod azure;
@@ -80,11 +81,12 @@ enum Why {
     Stalled,
 }
 
-/// Asks services for one build, as whom a Secret says, else as windlass itself.
+/// Requests to services for one build, with the credentials of a Secret, else with those of windlass itself.
 ///
 /// # Guarantees
-/// Servers that files name are asked only if specs may name them. What the environment gives is sent to the clouds themselves
-/// only, or where the environment says. A server that did not respond in time is not asked again. Logins last as long as this.
+/// Servers that files name are asked only if specs may name them. Credentials of the environment are only sent to the
+/// clouds themselves, or to endpoints of the environment. A server that did not respond in time is not asked again.
+/// Logins last as long as this.
 pub struct Session<'c> {
     credentials: &'c Credentials,
     /// The flag with which windlass's own identity is not used.
@@ -141,7 +143,7 @@ impl<'c> Session<'c> {
         let limit = self.limit;
         let waiting = self.wire.waiting.clone();
         let late = {
-            // Who is asked is only seen while it is not given up.
+            // `waiting` names the service only while the request is pending, so this future must outlive the timeout.
             let mut asking = pin!(waiting.during(self.ask(key)));
             match tokio::time::timeout(limit, asking.as_mut()).await {
                 Ok(answer) => return answer.map_err(failed),
@@ -182,10 +184,10 @@ impl<'c> Session<'c> {
     }
 }
 
-/// What credentials that no Secret gives are called.
+/// The name of credentials that do not come from a Secret.
 const IDENTITY: &str = "the identity of windlass";
 
-/// What stalls as one: another region or server is asked all the same.
+/// The key by which a stalled service is remembered: another region or server is still asked.
 fn place(key: &ServiceKey) -> String {
     match key {
         ServiceKey::AwsKms { arn, .. } => {
@@ -258,7 +260,7 @@ impl KmsResponse {
         text: impl FnOnce(T) -> String,
         base64: &GeneralPurpose,
     ) -> Result<DataKey, Why> {
-        // What serde says may quote it.
+        // The message of serde may quote the content.
         let broken = |why| Why::Unreadable { host: self.host.clone(), why };
         let read = serde_json::from_slice(&self.body);
         let read = read.map_err(|_unread| broken("it has no data key"))?;
@@ -267,7 +269,7 @@ impl KmsResponse {
         Ok(Zeroizing::new(key.map_err(|_unread| broken("its data key is not base64"))?))
     }
 
-    /// What it is that has no data key: its status, what it says, and what to do.
+    /// The error about a missing data key: the status and text of the response, and what to do.
     fn refused(&self, said: &str, secrets: &[&str], advice: String) -> Why {
         let mut said = said.to_owned();
         for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
@@ -308,7 +310,7 @@ fn encrypted(text: &str, base64: &GeneralPurpose) -> Result<Vec<u8>, Why> {
     bytes.map_err(|_unread| Why::BadKey("the encrypted data key is not base64".to_owned()))
 }
 
-/// A URL of a file: a server, and nothing that says more.
+/// The URL of a server in a file: without user, password, query and fragment.
 fn server(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();

@@ -7,7 +7,8 @@
 //! what addresses of go-getter name ([`getter`]), services that decrypt keys ([`kms`]).
 //! Elsewhere: custom resources and Secrets as the cluster has them (the program's `controllers` room), what a tree of files is (`tree`).
 //!
-//! Git and whatever touches the disk blocks, and is called from tokio's blocking pool; buckets, registries and web servers are asked and fetched on its other threads.
+//! Git and all access to the disk block, and are called from tokio's blocking pool; buckets, registries and web servers
+//! are asked and fetched on its other threads.
 
 pub mod archive;
 pub mod artifact;

@@ -1,12 +1,12 @@
 //! OCI registries: what a tag stands for, which tags there are, manifests and their layers. Only pulls.
 //!
-//! Here: who is asked and as whom ([`Remote`]), the questions ([`Session`]).
+//! Here: the registry and the credentials ([`Remote`]), the requests ([`Session`]).
 //! In the folder: names of repositories and digests (`name`), credentials of a docker config (`keyring`),
 //! certificates (`certificates`), logins of AWS (`ecr`), challenges and tokens (`challenge`, `token`), one request with
-//! its answers to them (`http_request`), what manifests say (`manifest`), the tag that is the newest version
+//! its answers to them (`http_request`), parsing manifests (`manifest`), the tag that is the newest version
 //! (`version`), what is attached to an image (`referrers`), Helm charts ([`chart`]), what is remembered
 //! (`registry_cache`).
-//! Elsewhere: the HTTP client itself ([`crate::http`]), what becomes of a layer ([`crate::archive`], the program).
+//! Elsewhere: the HTTP client itself ([`crate::http`]), unpacking a layer ([`crate::archive`], the program).
 //!
 //! The semantics are those of the OCI distribution specification 1.1, and Flux's where that leaves a choice.
 
@@ -50,7 +50,7 @@ pub use name::{Digest, OciRepositoryName, Reference};
 pub use registry_cache::RegistryCache;
 pub use version::Selection;
 
-/// What limits every conversation with a registry, whatever it says.
+/// The limits of every conversation with a registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegistryLimits {
     /// Bytes of a manifest, which the specification asks registries to accept up to 4 MiB of.
@@ -72,13 +72,13 @@ impl Default for RegistryLimits {
     }
 }
 
-/// As whom a registry is spoken to.
+/// The credentials for a registry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Auth {
     /// Anonymous; a registry may give a token for that too.
     #[default]
     Anonymous,
-    /// A user and a password, sent to the registry or to whom it names for tokens.
+    /// A user and a password, sent to the registry or to the token service that it names.
     Basic {
         /// User.
         username: String,
@@ -104,13 +104,13 @@ pub enum Auth {
 pub struct Remote {
     /// Where it is.
     pub repository: OciRepositoryName,
-    /// As whom it is asked.
+    /// The credentials.
     pub auth: Auth,
-    /// Whom we trust beside the system's authorities, and what we show.
+    /// Authorities that are trusted beside the system's, and the client certificate.
     pub tls: Tls,
     /// The way to it; without one, that of the environment.
     pub proxy: Option<Proxy>,
-    /// Whether plain HTTP is tried where HTTPS is not spoken, and any certificate accepted where `tls` has no authority.
+    /// Whether plain HTTP is tried after HTTPS fails, and any certificate accepted where `tls` has no authority.
     pub insecure: bool,
     /// How long each question may take, with all its requests.
     pub timeout: Duration,
@@ -118,7 +118,7 @@ pub struct Remote {
     pub limits: RegistryLimits,
 }
 
-/// A layer that was fetched and is what its digest says.
+/// A layer that was fetched and has its digest.
 #[derive(Debug)]
 pub struct Layer {
     /// Its bytes, in a file without a name, at the beginning.
@@ -148,7 +148,7 @@ impl<'a> Session<'a> {
     /// A client that uses what is remembered of the registry.
     ///
     /// # Errors
-    /// [`Error::BadSecret`]: what the Secrets say about the connection cannot be used.
+    /// [`Error::BadSecret`]: the certificates or the proxy in the Secrets cannot be used.
     pub fn new(remote: &'a Remote, known: &'a RegistryCache) -> Result<Self, Error> {
         let http = known.client(remote)?;
         let access = known.access(remote);
@@ -156,7 +156,7 @@ impl<'a> Session<'a> {
         Ok(Self { remote, known, access, renewed, http })
     }
 
-    /// As whom the registry is asked.
+    /// The credentials for the registry.
     fn auth(&self) -> &Auth {
         self.renewed.get().map_or(&self.remote.auth, |renewed| &renewed.auth)
     }
@@ -183,7 +183,7 @@ impl<'a> Session<'a> {
     /// The digest that a reference stands for: one HEAD, none for a digest.
     ///
     /// # Errors
-    /// The registry does not say; among them [`Error::NotFound`] and [`Error::Unauthorized`].
+    /// The registry does not return it; among them [`Error::NotFound`] and [`Error::Unauthorized`].
     pub async fn resolve(&self, reference: &Reference) -> Result<Digest, Error> {
         if let Reference::Digest(digest) = reference {
             return Ok(digest.clone());
@@ -196,8 +196,8 @@ impl<'a> Session<'a> {
             {
                 return Ok(digest);
             }
-            // Parity(flux): registries that answer no HEAD, or without a digest, are asked for the manifest; that answer
-            // says too what is wrong, which one to a HEAD cannot.
+            // Parity(flux): registries that answer no HEAD, or without a digest, are asked for the manifest; unlike the
+            // answer to a HEAD, that one also has the error message.
             let (_, bytes) = self.manifest_bytes(&path).await?;
             Ok(Digest::of(&bytes))
         })
@@ -207,7 +207,7 @@ impl<'a> Session<'a> {
     /// All tags, in the registry's order.
     ///
     /// # Errors
-    /// The registry does not say, or has more than [`RegistryLimits`] allow.
+    /// The registry does not list them, or has more than [`RegistryLimits`] allow.
     pub async fn tags(&self) -> Result<Vec<String>, Error> {
         self.within(tags::list(self)).await
     }
@@ -215,10 +215,10 @@ impl<'a> Session<'a> {
     /// The manifest with a digest. Of an index it is that for `linux/amd64`, as for Flux.
     ///
     /// # Guarantees
-    /// What is given has the digest that it was asked by, directly or by way of an index that has.
+    /// The manifest has the requested digest, or an index with that digest names it.
     ///
     /// # Errors
-    /// It cannot be had, or is none.
+    /// It cannot be fetched, or is not a manifest.
     pub async fn manifest(&self, digest: &Digest) -> Result<Manifest, Error> {
         self.within(async {
             let mut digest = digest.clone();
@@ -244,7 +244,7 @@ impl<'a> Session<'a> {
     /// The bytes have the layer's digest and size. Nothing is left on the disk once the file is closed.
     ///
     /// # Errors
-    /// It cannot be had whole, is another, or is too large.
+    /// It cannot be fetched as a whole, has another digest, or is too large.
     pub async fn layer(&self, layer: &Descriptor) -> Result<Layer, Error> {
         let path = format!("blobs/{}", layer.digest);
         let too_large = |limit| Error::TooLarge { what: self.place(&path), limit };
@@ -295,7 +295,7 @@ impl<'a> Session<'a> {
         Err(Error::Mismatch { what, place, expected: expected.clone() })
     }
 
-    /// What a question is about, for people.
+    /// What a request is about, for people.
     fn place(&self, path: &str) -> String {
         format!("{}: {path}", self.remote.repository)
     }

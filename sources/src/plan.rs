@@ -16,7 +16,7 @@ pub struct Fetching;
 pub struct ArtifactInputs(BTreeMap<&'static str, Value>);
 
 impl ArtifactInputs {
-    /// With the value of one more field. A field that is absent, false, an empty text or an empty list says nothing.
+    /// With the value of one more field. A field that is absent, false, an empty text or an empty list is not counted.
     #[must_use]
     pub fn with(mut self, field: &'static str, value: impl Into<Value>) -> Self {
         let value = value.into();
@@ -26,7 +26,7 @@ impl ArtifactInputs {
         self
     }
 
-    /// The value of a field that says something.
+    /// The value of a field, unless it is empty.
     #[must_use]
     pub fn get(&self, field: &str) -> Option<&Value> {
         self.0.get(field)
@@ -55,9 +55,9 @@ pub struct ArtifactDesiredState {
 pub struct ArtifactObservedState {
     /// Revision that the remote has now.
     pub remote: String,
-    /// The artifact that is kept, if its bytes are there and are what its digest says.
+    /// The artifact that is kept, if its file exists and has its digest.
     pub kept: Option<KeptArtifact>,
-    /// What is said when both agree: the reason and the message of `Ready`.
+    /// The reason and the message of `Ready` when both agree.
     pub settled: (Reason, String),
 }
 

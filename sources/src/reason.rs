@@ -26,7 +26,7 @@ pub const INVALID_DURATION: Reason = Reason::new("InvalidDuration");
 pub const NOT_FOUND: Reason = Reason::new("NotFound");
 /// Something that is included has no artifact.
 pub const NO_ARTIFACT: Reason = Reason::new("NoArtifact");
-/// A source includes itself, by way of others or not.
+/// A source includes itself, directly or through others.
 pub const INCLUDE_CYCLE: Reason = Reason::new("IncludeCycle");
 /// `include` has too many entries.
 pub const INVALID_INCLUDE: Reason = Reason::new("InvalidInclude");
@@ -48,7 +48,7 @@ pub const CHART_PULL_ERROR: Reason = Reason::new("ChartPullError");
 pub const METADATA_PATCH_ERROR: Reason = Reason::new("MetadataPatchError");
 /// Values files could not be put together.
 pub const VALUES_FILES_ERROR: Reason = Reason::new("ValuesFilesError");
-/// A dependency of a chart is not to be had.
+/// A dependency of a chart cannot be fetched.
 pub const DEPENDENCY_BUILD_ERROR: Reason = Reason::new("DependencyBuildError");
 /// A chart could not be packed.
 pub const CHART_PACKAGE_ERROR: Reason = Reason::new("ChartPackageError");
@@ -56,7 +56,7 @@ pub const CHART_PACKAGE_ERROR: Reason = Reason::new("ChartPackageError");
 pub const CHART_VERIFICATION_ERROR: Reason = Reason::new("ChartVerificationError");
 /// There is no source of that name.
 pub const SOURCE_UNAVAILABLE: Reason = Reason::new("SourceUnavailable");
-/// The keys for a verification are not to be had, or an image is not signed by them.
+/// The keys for a verification are not available, or an image is not signed with them.
 pub const VERIFICATION_ERROR: Reason = Reason::new("VerificationError");
 /// The spec asks for the signature of a tag, and names none.
 pub(crate) const INVALID_VERIFICATION_MODE: Reason = Reason::new("InvalidVerificationMode");

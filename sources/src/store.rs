@@ -39,7 +39,7 @@ use disk_usage::{Claim, Ledger};
 pub use object_folder::Slot;
 use object_folder::{check_file, split_path};
 
-/// What unfinished files are called; no artifact begins with a dot.
+/// The prefix of unfinished files; no artifact begins with a dot.
 const UNFINISHED: &str = ".unfinished-";
 
 /// How a store behaves.
@@ -52,9 +52,9 @@ pub struct Options {
     pub ttl: Duration,
     /// How many artifacts, the current one included, a slot keeps; Flux's `--artifact-retention-records`.
     pub records: usize,
-    /// How many bytes of extracted trees stay in memory when nobody uses them.
+    /// How many bytes of extracted trees stay in memory while they are not in use.
     pub cache_bytes: u64,
-    /// How long a tree that nobody uses stays in memory.
+    /// How long a tree that is not in use stays in memory.
     pub cache_time: Duration,
     /// The most bytes that all artifacts may have together, while one is written included; `None` for the whole disk.
     pub size_limit: Option<u64>,
@@ -91,10 +91,10 @@ pub struct ArtifactMetadata {
     pub last_update: Timestamp,
 }
 
-/// Why the store did not do what was asked.
+/// Why an operation of the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The disk refused; the source says whether it is full, read-only, or not ours.
+    /// The disk refused; the source says whether it is full, read-only, or owned by another user.
     #[error("cannot {action} `{}`", path.display())]
     Disk {
         /// What was tried.
@@ -125,7 +125,7 @@ pub enum Error {
         /// The refused text.
         value: String,
     },
-    /// The digest is no SHA-256.
+    /// The digest is not a SHA-256.
     #[error("{0:?} is not a digest of the form `sha256:<64 hexadecimal digits>`")]
     Digest(String),
     /// There is no such artifact; the source must be fetched again.
@@ -133,7 +133,8 @@ pub enum Error {
     Missing(String),
     /// The file was changed after it was stored; it must be removed and fetched again.
     ///
-    /// Which digest it has is not told: whoever may write a status could have the files of others named by it.
+    /// The actual digest is left out: a user who may write a status could point it at a foreign file and read the
+    /// digest.
     #[error("artifact `{path}` is damaged: its digest is not `{expected}`")]
     Mismatch {
         /// The artifact.
@@ -149,7 +150,7 @@ pub enum Error {
         /// What is wrong with it.
         source: ExtractError,
     },
-    /// Whoever fills the artifact gave up; nothing was stored.
+    /// The writer of the artifact gave up; nothing was stored.
     #[error("cannot create artifact `{path}`")]
     Fill {
         /// The artifact.
@@ -246,7 +247,7 @@ impl Store {
         if let (Some(used), Some(limit)) = (claim.refused(), self.options.size_limit) {
             return Err(Error::Full { path, used, limit });
         }
-        // A full disk is better told by the store, which knows the file, than by whoever was writing.
+        // The store reports a full disk better than the writer, because it knows the file.
         if let Some(source) = error {
             return Err(Error::Disk { action: "write", path: place, source });
         }
@@ -294,7 +295,7 @@ impl Store {
     /// A change that leaves all of them alone takes a broken disk, and is found after the next start.
     ///
     /// # Errors
-    /// The path or digest is none, or the file cannot be read.
+    /// The path or digest is not valid, or the file cannot be read.
     pub fn verify(&self, path: &str, digest: &str) -> Result<bool, Error> {
         check_digest(digest)?;
         match self.open_file(path) {
@@ -306,7 +307,7 @@ impl Store {
 
     /// Has a second name in the same slot lead to an artifact, in place of where it led before, and gives its URL.
     ///
-    /// Links are no artifacts: nothing else is made of them, and they are not collected.
+    /// A link is not an artifact: garbage collection leaves it alone.
     ///
     /// # Errors
     /// A name is refused, or the disk refuses.
@@ -314,7 +315,7 @@ impl Store {
         check_file(name)?;
         let (owner, file) = split_path(path)?;
         let dir = self.root.join(owner);
-        // Writers of a slot follow each other, so what is there is left over from a crash.
+        // Writers of a slot follow each other, so an unfinished link is left over from a crash.
         let new = dir.join(format!("{UNFINISHED}{name}"));
         let place = dir.join(name);
         gone_is_fine(fs::remove_file(&new)).map_err(failed("remove", &new))?;
@@ -350,10 +351,10 @@ impl Store {
         }
     }
 
-    /// Extracts an artifact after checking its digest; all who load the same one share the tree.
+    /// Extracts an artifact after checking its digest; all callers that load the same one share the tree.
     ///
     /// # Errors
-    /// It is gone, it is not what was stored, or it is no archive within the limits.
+    /// It is gone, it is not what was stored, or it is not an archive within the limits.
     pub fn load(
         &self,
         path: &str,
@@ -374,7 +375,7 @@ impl Store {
         })
     }
 
-    /// The tree that others made of the archive with this digest, or the one that `load` makes of it.
+    /// The tree that another caller has extracted of the archive with this digest, or the one that `load` gives.
     pub(crate) fn share<E: From<Error>>(
         &self,
         digest: &str,
@@ -385,13 +386,13 @@ impl Store {
         self.cache.get_or_load((digest.to_owned(), *options), load)
     }
 
-    /// Removes what the slot no longer needs, and tells which paths those were.
+    /// Removes what the slot no longer needs, and returns those paths.
     ///
     /// Every artifact but those of `keep` goes once it is older than the retention time;
     /// of the rest, the oldest go until no more than the retention records are left, `keep` included.
     ///
     /// # Errors
-    /// A path of `keep` is not in the slot, or the disk refuses; what could be removed is removed all the same.
+    /// A path of `keep` is not in the slot, or the disk refuses; all that can be removed is still removed.
     pub fn collect_garbage(
         &self,
         slot: &Slot,
@@ -419,7 +420,7 @@ impl Store {
     /// Removes one artifact, for example one whose digest is wrong; one that is gone already is fine.
     ///
     /// # Errors
-    /// The path is none, or the disk refuses.
+    /// The path is not valid, or the disk refuses.
     pub fn remove_file(&self, path: &str) -> Result<(), Error> {
         split_path(path)?;
         let place = self.root.join(path);
@@ -494,7 +495,7 @@ impl Store {
     }
 }
 
-/// A file that remembers why it could not be written, whatever its user makes of the error.
+/// A file that remembers its first write error, also if the writer drops it.
 struct Remembering<'f, 'l> {
     file: &'f File,
     claim: Claim<'l>,

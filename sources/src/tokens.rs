@@ -1,4 +1,5 @@
-//! Tokens of Google and Azure for services that are no sources: by the key that a Secret has, else as the environment says.
+//! Tokens of Google and Azure for services other than sources: with the key in a Secret, else with the credentials of
+//! the environment.
 //!
 //! Elsewhere: where tokens come from (`bucket::google`, `bucket::azure`), logins of buckets and of keys that decrypt.
 
@@ -10,11 +11,11 @@ use crate::bucket::login::{self, NoLogin};
 use crate::bucket::{azure, google};
 use crate::http::Egress;
 
-/// A token of Google for all of its services: with the JSON key of a service account, or without one as the environment
-/// says (`GOOGLE_APPLICATION_CREDENTIALS`, `gcloud`, the machine).
+/// A token of Google for all of its services: with the JSON key of a service account, or without one with the
+/// credentials of the environment (`GOOGLE_APPLICATION_CREDENTIALS`, `gcloud`, the machine).
 ///
 /// # Errors
-/// Says why there is none, without the key, and whether another attempt may help.
+/// Why there is no token, without the key, and whether another attempt may help.
 pub async fn google(
     key: Option<RedactedValue<String>>,
     egress: &Egress,
@@ -28,11 +29,11 @@ pub async fn google(
     Ok(RedactedValue::new(token.bearer.clone()))
 }
 
-/// A token of Azure for a service, the URL of all of its resources, as the environment says (workload identity, a managed
-/// identity, `AZURE_CLIENT_SECRET`).
+/// A token of Azure for a service, the URL of all of its resources, with the credentials of the environment (workload
+/// identity, a managed identity, `AZURE_CLIENT_SECRET`).
 ///
 /// # Errors
-/// Says why there is none, and whether another attempt may help.
+/// Why there is no token, and whether another attempt may help.
 pub async fn azure(
     audience: &'static str,
     egress: &Egress,

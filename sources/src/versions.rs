@@ -24,7 +24,7 @@ impl Range {
     /// Reads a range such as `>=1.2 <2`, `~1.2` or `1.x`.
     ///
     /// # Errors
-    /// The text is no range. An empty one is none either.
+    /// The text is not a range; an empty text is not one either.
     pub fn parse(text: &str) -> Result<Self, ConstraintError> {
         Ok(Self { text: text.to_owned(), constraint: Constraint::parse(text)? })
     }
@@ -37,13 +37,13 @@ impl Range {
     }
 }
 
-/// The version of a chart that a text asks for: the one that is written exactly so, else the first of the highest
+/// The version of a chart for a text: the one that is written exactly so, else the first of the highest
 /// in that range. An empty text stands for any release.
 ///
 /// `None`: there is no such version.
 ///
 /// # Errors
-/// No version is written so, and the text is no range.
+/// No version is written so, and the text is not a range.
 pub fn chart_version<'n>(
     text: &str,
     versions: &[&'n str],

@@ -81,13 +81,13 @@ fn folders_without_files_are_kept() {
         extract_to_dir(&*archive, &ExtractOptions::default(), place.path()).expect("an archive");
         for (folder, mode) in folders {
             let metadata = std::fs::metadata(place.path().join(folder)).expect("a folder");
-            // What the umask takes away is not told here.
+            // The bits that the umask takes away are not known here.
             let mode_found = metadata.permissions().mode() & 0o777;
             assert_eq!(mode_found & 0o700, 0o700, "{folder}");
             assert_eq!(mode_found & !mode, 0, "{folder}");
         }
 
-        // What becomes of it when it is packed again.
+        // The same file, packed again.
         let mut contents = Contents::new();
         for (path, _) in tree.walk() {
             contents.dir(path.clone()).expect("a folder");

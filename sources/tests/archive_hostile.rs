@@ -22,7 +22,7 @@ const BOUNDLESS: ExtractOptions = ExtractOptions {
     max_ratio: u64::MAX,
 };
 
-/// One header and its body, padded; the size is whatever it is said to be.
+/// One header and its body, padded; `size` need not be the length of the body.
 fn entry(name: &[u8], flag: u8, size: u64, body: &[u8]) -> Vec<u8> {
     let mut header = tar::Header::new_ustar();
     header.as_old_mut().name[..name.len()].copy_from_slice(name);
@@ -229,7 +229,7 @@ fn crowds_and_depths_are_limited() {
         refusal(&crowd, &options),
         "`f1000` is one more than the 1000 files and directories allowed"
     );
-    // Links are not kept, and the same name takes no more place, but both take time.
+    // Links are not kept, and the same name takes no further space, but both take time.
     let links: Vec<_> = (0..1001).map(|_| entry(b"l", b'2', 0, b"")).collect();
     assert_eq!(
         refusal(&links, &options),

@@ -1,4 +1,4 @@
-//! Servers that claim to have buckets and are out to harm: slow, endless, huge, lying. Most speak S3.
+//! Hostile servers with buckets: slow, endless, huge, lying. Most speak S3.
 //!
 //! Elsewhere: a real server (`e2e/tests/bucket`).
 
@@ -181,7 +181,7 @@ async fn a_listing_that_does_not_say_where_it_goes_on_is_not_complete() {
         assert!(error.to_string().contains("has no continuation token"), "{error}");
         assert_eq!(count.load(Ordering::SeqCst), 1);
     }
-    // A token without the flag is a way on all the same.
+    // A token without the flag still leads to the next page.
     let (remote, _) = serve(|head, stream| {
         let is_first = !head.contains("continuation-token");
         let text = listing(&[(if is_first { "a" } else { "b" }, 1)], is_first.then_some("t"));

@@ -302,7 +302,7 @@ fn a_store_takes_no_more_than_it_may_and_knows_what_it_has_after_a_start() {
     assert_eq!(store.size(), 600);
     assert_eq!(std::fs::read_dir(dir.path().join(slot().path())).expect("there").count(), 1);
 
-    // What is replaced or removed makes room, whoever counted it.
+    // What is replaced or removed makes room, also what an earlier instance of the store has counted.
     let store = limited(1300);
     assert_eq!(store.size(), 600);
     put(&store, "one", &[0; 500]);

@@ -1,7 +1,7 @@
 //! Objects that an operation changed, as its audit lists them: named, with the fields that changed and never with a value.
 //!
-//! Here: comparing what was there with what is to be there, and how much of it is listed. Elsewhere: which objects those are
-//! (`release::audit`, the program), naming fields ([`crate::compare`]).
+//! Here: comparing the objects before and after the operation, and how much of it is listed. Elsewhere: which objects
+//! those are (`release::audit`, the program), naming fields ([`crate::compare`]).
 
 use std::collections::BTreeMap;
 
@@ -137,7 +137,7 @@ pub fn list(changes: Vec<ObjectChange>) -> Listing {
     listing
 }
 
-/// How long a change is as JSON, about.
+/// The approximate length of a change as JSON.
 fn cost(change: &ObjectChange) -> usize {
     let ObjectId { namespace, name, group, kind } = &change.id;
     let strings = [namespace, name, group, kind].into_iter().chain(&change.fields);

@@ -1,4 +1,4 @@
-//! Drift: does the answer to a dry-run say something that the live object does not?
+//! Drift: whether the answer to a dry-run has something that the live object does not have.
 //!
 //! Here: comparing two objects and naming one by its content.
 //! Elsewhere: noticing without a request that something moved ([`mod@crate::fingerprint`]).

@@ -1,6 +1,6 @@
-//! Who else writes the fields that we write: the field managers that took them from us, as `managedFields` tells.
+//! Other writers of the fields that we apply: the field managers that took them from us, according to `managedFields`.
 //!
-//! Here: reading that from a live object and the answer to a dry-run, and saying it. Elsewhere: how often a field is
+//! Here: reading them from a live object and the answer to a dry-run, and the message. Elsewhere: how often a field is
 //! corrected (`reconcile::Corrections`), taking fields over for good ([`crate::takeover`]).
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ const MAX_RESOLVED_FIELDS: usize = 10;
 /// What separates fields in a message, and how it is written in a field.
 const ESCAPES: [(&str, &str); 4] = [("%", "%25"), (" ", "%20"), (",", "%2C"), (";", "%3B")];
 
-/// A field manager that holds fields of ours.
+/// A field manager that owns fields that we apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rival {
     /// Its name.
@@ -117,7 +117,7 @@ fn pointer(live: &Value, parts: &[&str]) -> String {
     path
 }
 
-/// Says who undoes what is applied, and what to do. Constant while the same is contested.
+/// The message: which field manager undoes what is applied, and what to do. It is constant while the same is contested.
 ///
 /// `ignore` is the field of the spec that lists fields which others may set. `found` is the live object and the answer to the dry-run; nothing of them when the object is deleted each time.
 pub fn contested_text(
@@ -140,7 +140,7 @@ pub fn contested_text(
                 false => descriptions.join("; "),
                 true => {
                     match listed(&diff_paths(live, dry_run, MAX_SHOWN_FIELDS)) {
-                        // Only who holds the fields differs.
+                        // Only the managers of the fields differ.
                         paths if paths.is_empty() => {
                             "another client repeatedly takes over its fields".to_owned()
                         }

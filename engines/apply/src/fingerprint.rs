@@ -1,12 +1,12 @@
-//! A few bytes of an object that move when somebody else touches what is ours.
+//! A short hash of an object's metadata that changes when another client changes the applied fields.
 //!
 //! Here: the fingerprint of an object's metadata. Elsewhere: comparing whole objects ([`crate::compare`]), watching (the program).
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// Hashes what says that an object is still as we left it: its uid, its ownership labels, and the entries that
-/// `managers` have in `managedFields`, without their time.
+/// Hashes the metadata that changes when another client changes the object: its uid, its ownership labels, and the
+/// entries that `managers` have in `managedFields`, without their time.
 ///
 /// `metadata` is the object's metadata, as a metadata-only watch delivers it.
 ///
@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 /// It is the same in every process.
 ///
 /// # Assumes
-/// Who changes our values under our own manager's name is found by comparing values, not here.
+/// A change under our own manager's name is found by comparing values, not here.
 pub fn fingerprint(metadata: &Value, managers: &[&str], labels: &[&str]) -> u64 {
     let mut ours: Vec<String> = Vec::new();
     for entry in metadata.get("managedFields").and_then(Value::as_array).into_iter().flatten() {

@@ -23,14 +23,14 @@ use field::{Condition, conditions, integer_strict, string_strict};
 pub use generated_pods::{read, related_kinds, related_selector};
 pub use job::job;
 
-/// The state of an object as its own status tells it.
+/// The state of an object, according to its own status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
     /// It is what its spec asks for.
     Current,
     /// It is on its way.
     InProgress,
-    /// It will not get there by itself.
+    /// It failed, and the cluster will not repair it without a change.
     Failed,
     /// It is being deleted.
     Terminating,
@@ -123,12 +123,12 @@ impl Report {
 /// How long a Pod may be unschedulable before it counts as failed.
 const SCHEDULE_WINDOW: Duration = Duration::from_secs(15);
 
-/// Judges an object by itself, without observing what it generated.
+/// Judges an object from its own content, without observing what it generated.
 ///
-/// `now` matters for Pods that cannot be scheduled only.
+/// `now` is only used for Pods that cannot be scheduled.
 ///
 /// # Errors
-/// Says which field of the status is not of the type that it should be.
+/// Names the field of the status that has the wrong type.
 pub fn compute(object: &Object, now: Time) -> Result<Report, HealthError> {
     if let Some(report) = generic(object)? {
         return Ok(report);
@@ -154,7 +154,7 @@ pub fn compute(object: &Object, now: Time) -> Result<Report, HealthError> {
     }
 }
 
-/// What can be said whatever the kind: deletion, an unobserved generation, `Reconciling` and `Stalled`.
+/// The rules for every kind: deletion, an unobserved generation, `Reconciling` and `Stalled`.
 fn generic(object: &Object) -> Result<Option<Report>, HealthError> {
     let deleted = string_strict(object, &["metadata", "deletionTimestamp"])?;
     if deleted.is_some_and(|time| !time.is_empty()) {
@@ -179,7 +179,7 @@ fn generic(object: &Object) -> Result<Option<Report>, HealthError> {
     Ok(report)
 }
 
-/// What a `Ready` condition says; an object without one is taken to be what it should be.
+/// The health of an object by its `Ready` condition; an object without one counts as healthy.
 fn by_ready(conditions: &[Condition<'_>]) -> Report {
     let ready = conditions.iter().filter(|c| c.kind == "Ready").find_map(|c| match c.status {
         "True" => Some(Report::current("Resource is Ready")),

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use crate::compare::has_drifted;
 use crate::takeover::take_over_except;
 
-/// Which objects a rule is for; what is empty says nothing.
+/// Which objects a rule is for; an empty field matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IgnoreTarget {
     /// A regular expression of Go that the whole API group matches.
@@ -38,7 +38,7 @@ pub enum RuleError {
     Regexp {
         /// Which one.
         field: &'static str,
-        /// What Go says of it.
+        /// Go's message about it.
         problem: String,
     },
     /// No selector.
@@ -81,7 +81,7 @@ impl Rules {
     /// Rules from targets and the paths that each names.
     ///
     /// # Errors
-    /// Says which part of a rule cannot be read.
+    /// Names the part of a rule that cannot be read.
     pub fn new(given: &[(IgnoreTarget, Vec<String>)]) -> Result<Self, RuleError> {
         given
             .iter()
@@ -131,8 +131,8 @@ impl Rules {
 
     /// The JSON patch of [`crate::take_over`] for all fields but those that are ignored.
     ///
-    /// Differs(flux): there ignored fields become ours, too, so that an object is applied each time that `kubectl` has set one,
-    /// and one that the manifest does not have is removed.
+    /// Differs(flux): in Flux ignored fields become ours, too, so that an object is applied each time that `kubectl`
+    /// has set one, and one that the manifest does not have is removed.
     pub fn take_over(
         &self,
         manifest: &Object,
@@ -144,8 +144,8 @@ impl Rules {
         take_over_except(&ignored, live, manager, overrides)
     }
 
-    /// The manifest to apply to a live object: an ignored field that differs there keeps its live value, or is left out
-    /// where another manager applied it, so that it stays theirs.
+    /// The manifest to apply to a live object: an ignored field that differs keeps its live value, or is left out if
+    /// another manager applied it, so that the other manager keeps it.
     ///
     /// Differs(flux): a field that the live object lacks is left out too, where Flux applies a null.
     pub fn payload(&self, manifest: &Object, live: &Object, manager: &str) -> Object {
@@ -288,7 +288,7 @@ fn index(part: &str) -> Option<usize> {
     part.parse().ok()
 }
 
-/// Whether somebody else applied a field of a live object, as its managed fields tell.
+/// Whether another field manager applied a field of a live object, according to its managed fields.
 fn is_applied_by_another(live: &Object, path: &Pointer, manager: &str) -> bool {
     let entries = live.meta("managedFields").and_then(Value::as_array);
     let applied: Vec<(&str, &Value)> = entries

@@ -8,7 +8,7 @@ use objects::{Object, ObjectId};
 
 /// Ids of applied objects, each with the API version it was applied in.
 ///
-/// The version is no part of an object's identity: an object applied in a newer version is the same entry.
+/// The version is not part of an object's identity: an object applied in a newer version is the same entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Inventory(BTreeMap<ObjectId, String>);
 
@@ -46,7 +46,7 @@ impl Inventory {
         self.0.insert(id, version.to_owned());
     }
 
-    /// Whether an id is remembered, in whatever version.
+    /// Whether the inventory contains an id, in any version.
     pub fn contains(&self, id: &ObjectId) -> bool {
         self.0.contains_key(id)
     }
@@ -79,7 +79,7 @@ impl Inventory {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

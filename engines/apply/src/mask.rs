@@ -10,7 +10,7 @@ const SAME: &str = "***";
 const BEFORE: &str = "*** (before)";
 const AFTER: &str = "*** (after)";
 
-/// The data of a version is no map, so that nothing was masked.
+/// The data of one version is not a map, so nothing was masked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unable to get data from {which} object: .data accessor error: {shown} is of the type {go_type}, expected map[string]interface{{}}"
@@ -22,10 +22,10 @@ pub struct MaskError {
     go_type: &'static str,
 }
 
-/// Replaces every value of `data` by stars; those that differ say which is which.
+/// Replaces every value of `data` by stars; values that differ get a note which is the old and which the new one.
 ///
 /// # Errors
-/// If there is `data` that is no map; nothing is changed then.
+/// If there is `data` that is not a map; nothing is changed then.
 pub fn mask(old: &mut Map<String, Value>, new: &mut Map<String, Value>) -> Result<(), MaskError> {
     check("old", old)?;
     check("new", new)?;

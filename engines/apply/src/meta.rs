@@ -71,7 +71,7 @@ pub fn has(object: &Object, key: &str, value: &str) -> bool {
 
 /// Reads the switches of one object: a manifest or a live one.
 pub fn switches(object: &Object) -> Switches {
-    // Where a label and an annotation disagree the one that touches less wins, as every selector is asked separately upstream.
+    // If a label and an annotation disagree, the weaker one wins, as every selector is applied separately upstream.
     let ssa = [(Ssa::Ignore, "Ignore"), (Ssa::IfNotPresent, "IfNotPresent"), (Ssa::Merge, "Merge")]
         .into_iter()
         .find(|(_, value)| has(object, SSA, value))
@@ -86,7 +86,7 @@ pub fn switches(object: &Object) -> Switches {
 
 /// What holds for applying a manifest over a live object.
 ///
-/// Either may switch off, merge or force; only the manifest may say `IfNotPresent` (source: fluxcd/pkg/ssa).
+/// Both may switch off, merge or force; only the manifest may have `IfNotPresent` (source: fluxcd/pkg/ssa).
 pub fn switches_for_apply(manifest: &Object, live: Option<&Object>) -> Switches {
     let wanted = switches(manifest);
     let Some(found) = live.map(switches) else { return wanted };
@@ -107,7 +107,7 @@ pub fn is_owned(object: &Object, name: &str, namespace: &str) -> bool {
     object.label(OWNER_NAME) == Some(name) && object.label(OWNER_NAMESPACE) == Some(namespace)
 }
 
-/// Writes the owner labels, over whatever was there.
+/// Writes the owner labels and replaces existing values.
 pub fn set_owner(object: &mut Object, name: &str, namespace: &str) {
     object.set_label(OWNER_NAME, name);
     object.set_label(OWNER_NAMESPACE, namespace);

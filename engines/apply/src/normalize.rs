@@ -1,4 +1,4 @@
-//! Takes out of a manifest what a server-side apply must not say, and gives it the form that Flux gives it.
+//! Removes the fields of a manifest that a server-side apply must not have, and gives it the form that Flux gives it.
 //!
 //! Here: fields that would make an apply fail or never come to rest; ports, Secrets and metrics.
 //! Below: objects read and written by the types of their kinds (`typed_object`), quantities, the types.

@@ -1,6 +1,6 @@
 //! The order in which objects are applied, and the reverse one in which they are deleted.
 //!
-//! Here: comparing ids. Elsewhere: what must be there before something else is observed ([`mod@crate::stages`]).
+//! Here: comparing ids. Elsewhere: which objects have to exist before others are applied ([`mod@crate::stages`]).
 
 use std::cmp::Ordering;
 

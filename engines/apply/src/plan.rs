@@ -29,7 +29,7 @@ use wait::{Wait, node_of};
 /// Whose health a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DesiredHealth {
-    /// Nobody's.
+    /// No object's.
     None,
     /// Everything that was applied, except what is excluded by annotation and the Kustomization itself.
     All,
@@ -81,7 +81,7 @@ pub struct ApplyObservedState {
     /// Recorded ids that need no deleting any more: not found, deletion accepted, no longer ours,
     /// or protected from pruning.
     pub gone: BTreeSet<ObjectId>,
-    /// Recorded ids whose deletion was accepted and whose end is waited for; empty where nobody waits.
+    /// Recorded ids whose deletion was accepted and whose removal is waited for; empty if the plan does not wait.
     pub leaving: BTreeSet<ObjectId>,
     /// Since when this revision has waited for health, or for the end of `leaving`; `None` before that.
     pub waiting_since: Option<Time>,
@@ -91,14 +91,14 @@ pub struct ApplyObservedState {
     pub failed_wait: Option<FailedWait>,
     /// This very build was applied to its end before, so what differs now is drift.
     pub is_correction: bool,
-    /// Objects that somebody else changes again and again, how that is told, and when it is worth another run.
+    /// Objects that another client changes again and again, with the message about it and when to run again.
     pub contested: BTreeMap<ObjectId, (String, Time)>,
 }
 
 /// A wait for health that failed, and stays so until its objects are well or it is repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedWait {
-    /// What was said about it.
+    /// The message about it.
     pub text: String,
     /// The objects that it was about.
     pub on: BTreeSet<ObjectKey>,
@@ -111,15 +111,15 @@ pub struct FailedWait {
 pub struct ObservedObject {
     /// How it compares with its manifest.
     pub state: SeenState,
-    /// Its health, where somebody waits for it.
+    /// Its health, if the plan waits for it.
     pub health: Option<Report>,
 }
 
 /// How a live object compares with its manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SeenState {
-    /// As it should be, or applied by this very run: whoever changed it since is the next run's business,
-    /// else two writers would keep a run from ever ending.
+    /// As it should be, or applied by this run. A change by another client after that is left to the next run, else two
+    /// writers would keep a run from ever ending.
     InSync,
     /// Not there; would be created.
     Missing,
@@ -131,9 +131,9 @@ pub enum SeenState {
     Skipped,
     /// A Job that expires ([`crate::meta::expires`]), was applied for this revision, and is no longer there.
     Finished,
-    /// The API server refused the dry-run, and how that is told ([`crate::refusal::describe`]).
+    /// The API server refused the dry-run; the message is made by [`crate::refusal::describe`].
     Refused(String),
-    /// The CRD guard of the program refuses it, because it is incompatible with existing objects; the message says why.
+    /// The CRD guard of the program refuses it, because it is incompatible with existing objects; with the message.
     Incompatible(String),
     /// Not one of our manifests: only its health is of interest.
     Unmanaged,
@@ -320,7 +320,7 @@ fn clear_away(
     let wanted: Inventory = manifests.map(|m| (m.id.clone(), m.object.gvk().version)).collect();
     let since = observed.waiting_since.unwrap_or(observed.now);
     let deadline = later(since, desired.timeout);
-    // Parity(flux): whoever waits for the end of deleted objects goes on after the timeout.
+    // Parity(flux): a run that waits for deleted objects goes on after the timeout.
     let leaving = |id: &ObjectId| observed.leaving.contains(id) && !observed.gone.contains(id);
     let is_over =
         |id: &ObjectId| observed.gone.contains(id) || (leaving(id) && observed.now >= deadline);
@@ -354,7 +354,7 @@ fn clear_away(
     Some(PlanVerdict::Outcome(Outcome::Running(AWAITING_TERMINATION, text, wake)))
 }
 
-/// Drift that cannot be corrected: what is refused while everything else is as it should be.
+/// Drift that cannot be corrected: the objects that the API server refuses while everything else is as it should be.
 fn uncorrected(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
@@ -375,7 +375,7 @@ fn uncorrected(
         .then(|| failed(desired, observed, why, refusal::together(&refused), BTreeSet::new()))
 }
 
-/// Everything is as it should be; what somebody else keeps undoing is not called so.
+/// Everything is applied: the outcome is settled, or failed while another client changes objects again and again.
 fn settled(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVerdict<ApplyStep> {
     let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
     let contested: Vec<&(String, Time)> =

@@ -1,4 +1,4 @@
-//! How an API server's refusal of a dry-run is told, and when it means that an object must be recreated.
+//! How an API server's refusal of a dry-run is reported, and when it means that an object must be recreated.
 //!
 //! Here: judging a refusal by its reason and text, and many refusals in one text. Elsewhere: sending the dry-run (the program).
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use objects::ObjectId;
 
-/// Tells which object was refused and why, in Flux's words.
+/// The message: which object was refused and why, in Flux's words.
 ///
 /// `reason` is the `reason` of the API server's Status, empty when there is none.
 pub fn describe(id: &ObjectId, reason: &str, message: &str) -> String {
@@ -22,7 +22,7 @@ pub fn describe(id: &ObjectId, reason: &str, message: &str) -> String {
 /// How many objects with one refusal are named.
 const MOST_NAMED: usize = 8;
 
-/// How many objects have to be refused alike to be told together.
+/// How many objects have to be refused for the same reason to be reported in one line.
 const MIN_GROUPED_REFUSALS: usize = 3;
 
 /// All refusals of a run in one text: those that differ by their object alone, such as for a missing
@@ -113,7 +113,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(lines[1], "Deployment/apps/web dry-run failed: bad");
-        // Few are told one by one, and so are those that differ.
+        // A few refusals are listed one by one, and so are those that differ.
         assert_eq!(together(&refused[..4]).lines().count(), 2);
         assert_eq!(together(&refused[..3]).lines().count(), 3);
     }

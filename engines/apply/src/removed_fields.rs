@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use crate::field_path::FieldPathPart;
 use crate::takeover::{entries_after, is_apply_of, removes};
 
-/// What an object becomes by the patch of a take-over and the apply after it; `dry` is what a dry-run of the apply alone makes
-/// of it. `None` if what is left is no object.
+/// What an object becomes by the patch of a take-over and the apply after it; `dry` is what a dry-run of the apply
+/// alone makes of it. `None` if what is left is not an object.
 ///
 /// A field goes if the entry that becomes ours has it, and neither the manifest nor another manager does (source: `prune`
 /// of structured-merge-diff's updater). What the API server then fills in is not known here.
@@ -41,7 +41,7 @@ fn prune(value: &mut Value, set: &Map<String, Value>, keepers: &[&Map<String, Va
     for (key, below) in set.iter().filter(|(key, _)| key.as_str() != ".") {
         let kept: Vec<&Map<String, Value>> =
             keepers.iter().filter_map(|it| it.get(key)?.as_object()).collect();
-        // Who has a path without parts has all below it.
+        // A manager of a path owns everything below it.
         if kept.iter().any(|it| it.is_empty()) {
             continue;
         }
@@ -91,7 +91,7 @@ mod tests {
         .unwrap()
     }
 
-    /// What becomes of data that kubectl wrote, when a manifest of ours with `says` is applied.
+    /// The data that kubectl wrote, after a manifest of ours with `says` was applied.
     fn after(data: Value, wrote: Value, says: Value, other: Value) -> Value {
         let wrote = entry("kubectl-create", "Update", json!({"f:data": wrote}));
         let other = entry("hpa", "Update", json!({"f:data": other}));

@@ -1,4 +1,4 @@
-//! Manifests that give a namespace to a cluster-scoped object: it has none, whatever they say.
+//! Manifests that give a namespace to a cluster-scoped object, which has none.
 //!
 //! Here: which kinds have to be asked about, which of them the manifests define themselves, taking the namespace out, and
 //! recognizing a live object under the other of its two ids.
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::plan::{ApplyDesiredState, DesiredHealth};
 use crate::stages::{DuplicateObject, Stage, stages};
 
-/// A kind in whatever version.
+/// A kind, in any version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupKind {
     /// API group; empty for the core group.

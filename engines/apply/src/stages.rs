@@ -28,12 +28,12 @@ impl StageKind {
     }
 }
 
-/// An object as it should be, with what is asked about it again and again.
+/// An object to apply, with properties of it that are needed again and again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
     /// The object to apply.
     pub object: Object,
-    /// What it is called.
+    /// Its id.
     pub id: ObjectId,
     /// Names its content: equal digests mean equal manifests.
     pub digest: String,

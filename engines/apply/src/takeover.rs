@@ -1,6 +1,8 @@
-//! Fields that other tools left behind become ours, so that the next apply removes what the manifest does not say.
+//! Fields that other tools left behind become ours, so that the next apply removes those that the manifest does not
+//! have.
 //!
-//! Here: the JSON patch that does it. Elsewhere: who is exempt (`ssa: Merge`, [`crate::meta`]), sending it (the program).
+//! Here: the JSON patch that does it. Elsewhere: which objects are exempt (`ssa: Merge`, [`crate::meta`]), sending it
+//! (the program).
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
@@ -73,7 +75,7 @@ fn is_in(pointer: &[String], path: &[&str]) -> bool {
     pointer.len() <= path.len() && pointer.iter().zip(path).all(|(one, other)| one == other)
 }
 
-/// The same for the fields of one manager, and nothing else.
+/// The same for the fields of one manager only.
 pub fn take_over_from(live: &Object, manager: &str, former: &str) -> Option<Value> {
     let is_former =
         |it: &Value| text(it, "manager") == former && text(it, "subresource").is_empty();
@@ -128,7 +130,7 @@ fn is_foreign(entry: &Value, manager: &str, overrides: &[String]) -> bool {
 
 /// An entry of a foreign manager, divided.
 struct DividedEntry {
-    /// What becomes ours.
+    /// The fields that become ours.
     taken: Option<Value>,
     /// What stays with its manager.
     left: Option<Value>,
@@ -197,7 +199,7 @@ fn divided(set: &Map<String, Value>, value: &Value, pointers: &[&[String]]) -> D
             all.others.insert(key.clone(), Value::Object(others));
         }
     }
-    // What holds nothing but named fields is there for them.
+    // A path that only holds named fields exists because of them.
     let is_for_named = !all.named.is_empty() && all.others.is_empty();
     if let Some(itself) = set.get(".").filter(|_| !is_for_named) {
         all.others.insert(".".to_owned(), itself.clone());
@@ -251,7 +253,7 @@ fn merged_entries(
 }
 
 fn merge_fields(ours: &mut Value, theirs: &Value) {
-    // At the root an empty map is an empty set; only below it is it a path of its own.
+    // At the root an empty map is an empty set; below it, it is a path.
     let filled = |set: &&mut Value| set.as_object().is_some_and(|map| !map.is_empty());
     let Some(theirs) =
         theirs.get("fieldsV1").filter(|set| set.as_object().is_some_and(|map| !map.is_empty()))
@@ -266,7 +268,7 @@ fn merge_fields(ours: &mut Value, theirs: &Value) {
 
 /// Joins two sets of field paths written as tries.
 ///
-/// An empty map is a path that belongs to the set; beside children that is said by a member `.`.
+/// An empty map is a path that belongs to the set; beside children a member `.` marks that.
 fn union(into: &mut Value, from: Value) {
     let mut work = vec![(into, from)];
     while let Some((into, from)) = work.pop() {

@@ -23,7 +23,7 @@ pub trait TarballReader {
     /// The files of an archive of a source, which is not to be trusted.
     ///
     /// # Errors
-    /// Says what is wrong with the archive, a link in it included, or that it passes the limits.
+    /// What is wrong with the archive, a link in it included, or that it exceeds the limits.
     fn read(&self, tarball: &[u8], limits: &TreeLimits) -> Result<MemoryTree, String>;
 }
 
@@ -40,7 +40,7 @@ pub struct BuildInputs<'a> {
 
 /// A tree that was made.
 ///
-/// Differs(flux): there, an artifact that is called as a source has all files of that source.
+/// Differs(flux): in Flux, an artifact with the name of a source has all files of that source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactTree {
     /// Its files and folders, those that archives leave out by default included.
@@ -52,7 +52,7 @@ pub struct ArtifactTree {
 }
 
 impl ArtifactTree {
-    /// What the file with its archive is called.
+    /// The name of the file with its archive.
     #[must_use]
     pub fn file_name(&self) -> String {
         format!("{}.tar.gz", self.content_hash)

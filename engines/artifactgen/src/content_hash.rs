@@ -1,4 +1,4 @@
-//! The number by which the file of an artifact is called.
+//! The number in the name of an artifact's file.
 //!
 //! Source of the semantics: source-watcher 2.2 `internal/builder/dirhash.go`, golang.org/x/mod `sumdb/dirhash`.
 

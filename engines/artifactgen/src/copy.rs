@@ -135,7 +135,7 @@ pub enum PlaceError {
     /// A file or a limit is in the way of a folder that a file needs.
     #[error("failed to create destination directory: {0}")]
     Parent(BuildError),
-    /// Something else is in the way, or a limit is reached.
+    /// A file or folder is in the way, or a limit is reached.
     #[error(transparent)]
     Entry(#[from] BuildError),
     /// A source or an archive does not give what it lists.
@@ -376,7 +376,7 @@ impl PreparedCopy<'_> {
         }
     }
 
-    /// Parity(flux): files in folders are overwritten, whatever the strategy.
+    /// Parity(flux): files in folders are overwritten with every strategy.
     fn copy_folder(
         &mut self,
         folder: &RelPath,
@@ -494,7 +494,7 @@ fn place_extracted(
     Ok(artifact.file(&to, body, executable)?)
 }
 
-/// What a merge says of a folder where it wants a file.
+/// The error of a merge that finds a folder where it needs a file.
 fn unreadable(error: &TreeError) -> PlaceError {
     PlaceError::Merge(MergeError::Read(error.to_string()))
 }

@@ -60,7 +60,7 @@ impl<'a> CopySource<'a> {
         Ok(Self { alias, pattern })
     }
 
-    /// Whether the pattern is one, instead of a path.
+    /// Whether the text is a glob, instead of a path.
     pub(crate) fn is_glob(&self) -> bool {
         has_wildcard(self.pattern)
     }

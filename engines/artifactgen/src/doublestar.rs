@@ -182,7 +182,7 @@ enum AttemptResult {
     Alternatives(Vec<Attempt>),
 }
 
-/// What a part of a pattern said of the path.
+/// The result of matching a part of a pattern with the path.
 enum PartResult {
     /// It matches; the next part follows.
     Next,

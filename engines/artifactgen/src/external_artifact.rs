@@ -28,7 +28,7 @@ pub struct GeneratorIdentity<'a> {
     pub namespace: &'a str,
     /// Its UID.
     pub uid: &'a str,
-    /// Who applies them.
+    /// The field manager that applies them.
     pub manager: &'a str,
 }
 

@@ -126,7 +126,7 @@ fn without_groups(pattern: &str, meter: &mut Meter) -> Result<Vec<String>, GlobE
         let behind = inner.get(end + 1..).unwrap_or_default();
         let mut rest = inner.get(..end).unwrap_or_default();
         let mut alternatives = Vec::new();
-        // Parity(doublestar): an empty alternative at the end is none.
+        // Parity(doublestar): an empty alternative at the end does not count.
         while !rest.is_empty() {
             let end = doublestar::alternative_end(rest).unwrap_or(rest.len());
             alternatives.push([before, rest.get(..end).unwrap_or_default(), behind].concat());

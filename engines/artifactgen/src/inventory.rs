@@ -46,7 +46,7 @@ pub struct RequestedRun<'a> {
     pub sources_digest: &'a str,
 }
 
-/// What the status says of the last run.
+/// The status of the last run.
 #[derive(Debug, Clone, Copy)]
 pub struct LastRun<'a> {
     /// Whether `Ready` is False.
@@ -158,13 +158,13 @@ pub fn reconciled_message(entry: &InventoryEntry, revision: &str) -> String {
     format!("ExternalArtifact/{namespace}/{name} reconciled with revision {revision}")
 }
 
-/// What `Ready` says once all artifacts are made.
+/// The message of `Ready` once all artifacts are made.
 #[must_use]
 pub fn succeeded_message(artifacts: usize) -> String {
     format!("reconciliation succeeded, generated {artifacts} artifact(s)")
 }
 
-/// What is said where nothing has to be made.
+/// The message if no artifact has to be made.
 #[must_use]
 pub fn up_to_date_message(artifacts: usize) -> String {
     format!("No drift detected, {artifacts} artifact(s) up to date")

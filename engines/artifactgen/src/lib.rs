@@ -7,7 +7,8 @@
 //!   anything to do.
 //! * [`artifact_requests`] expands the pattern of paths; [`build()`] makes the tree of one artifact. Files share their bodies
 //!   with the sources.
-//! * [`revisions`] and [`external_artifact()`] are what becomes of it; [`orphans`] and the messages compare it with what was.
+//! * [`revisions`] and [`external_artifact()`] describe the artifact; [`orphans`] and the messages compare it with the
+//!   last one.
 //!
 //! Source of the semantics: source-watcher 2.2.3, which Flux 2.9.4 ships.
 

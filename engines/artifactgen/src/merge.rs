@@ -41,7 +41,7 @@ pub enum MergeError {
 
 /// The content of a file that an overlay was laid over.
 ///
-/// Maps are merged; all else, null included, replaces what was there.
+/// Maps are merged; all other values, null included, replace the existing ones.
 ///
 /// # Errors
 /// One of them is not a map, or too large.

@@ -1,7 +1,7 @@
-//! Which names objects and labels may have, and what Kubernetes says of others.
+//! Valid names of objects and labels, and Kubernetes' messages about others.
 //!
 //! Source of the semantics: apimachinery 0.36, `util/validation` for names and `api/validate/content` for labels. What
-//! kustomize says of labels is of an older version.
+//! kustomize uses an older version of the messages about labels.
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
 and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \

@@ -91,7 +91,7 @@ pub enum PatternProblem {
     LabelKey {
         /// The variable, in quotes.
         name: String,
-        /// What Kubernetes says of it.
+        /// Kubernetes' message about it.
         problem: String,
     },
     /// A value that cannot be that of a label.
@@ -103,7 +103,7 @@ pub enum PatternProblem {
         value: String,
         /// The variable, in quotes.
         name: String,
-        /// What Kubernetes says of it.
+        /// Kubernetes' message about it.
         problem: String,
     },
     /// The pattern is too much for a regular expression.
@@ -124,7 +124,7 @@ pub enum PatternProblem {
     Name {
         /// The name, in quotes.
         name: String,
-        /// What Kubernetes says of it.
+        /// Kubernetes' message about it.
         problem: String,
     },
     /// Two folders give one name.

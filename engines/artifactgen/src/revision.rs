@@ -26,7 +26,7 @@ pub struct ObservedSource {
     pub origin_revision: String,
 }
 
-/// The digest over all sources by which a change of any is noticed; that of their origins alone is none.
+/// The digest over all sources, which changes with any of them; the digest of their origins alone would not do.
 #[must_use]
 pub fn sources_digest(sources: &BTreeMap<String, ObservedSource>) -> String {
     let line = |(alias, source): (&String, &ObservedSource)| {
@@ -38,7 +38,7 @@ pub fn sources_digest(sources: &BTreeMap<String, ObservedSource>) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(lines.join("|"))))
 }
 
-/// What an artifact says of its age.
+/// The age of an artifact, by its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactRevisions {
     /// Its revision.

@@ -94,7 +94,7 @@ fn built(
     build(artifact, &BuildInputs { sources, tarballs: &TreesAsTarballs, limits }, meter)
 }
 
-/// Whether an error is the recorded one, up to what the system said.
+/// Whether an error is the recorded one, except for the text of the operating system.
 fn is_same_error(wanted: &str, got: &str) -> bool {
     let of_system = ["openat ", "mkdirat ", "mkdir ${WORK}", "read ${WORK}"];
     let end = of_system.iter().filter_map(|words| wanted.find(words)).min();
@@ -254,7 +254,7 @@ fn a_build_that_is_too_much_ends_with_an_error() {
     assert!(error.ends_with("one more than the 10 files and directories allowed"), "{error}");
 }
 
-/// Says that all paths are folders and lists none of them.
+/// A tree in which all paths are folders, and none can be listed.
 struct TreeWithoutLists;
 
 impl FileTree for TreeWithoutLists {

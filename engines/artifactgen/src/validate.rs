@@ -1,4 +1,4 @@
-//! What a spec may not say, whatever the sources are.
+//! Checks of a spec that do not depend on its sources.
 //!
 //! Source of the semantics: source-watcher 2.2 `validateSpec`.
 
@@ -38,7 +38,7 @@ pub enum SpecError {
     Name {
         /// The name, in quotes.
         name: String,
-        /// What Kubernetes says of it.
+        /// Kubernetes' message about it.
         problem: String,
     },
     /// No source has the alias whose revision an artifact should have.
@@ -67,7 +67,7 @@ impl SpecError {
 
 /// Refuses a spec that can never be built.
 ///
-/// `namespace` is that of the generator; `is_confined` says that it may use no sources of others.
+/// `namespace` is that of the generator; with `is_confined` it must not use sources of other namespaces.
 ///
 /// # Errors
 /// What is wrong first.

@@ -23,7 +23,7 @@ use crate::walk::seconds;
 pub(crate) struct About<'o> {
     /// That of the cause.
     pub(crate) held: Option<&'o Object>,
-    /// The one that was asked about.
+    /// The object that the user asked about.
     pub(crate) subject: Option<&'o Object>,
     /// The last one on the way to the cause, which names or applies its object.
     pub(crate) namer: Option<&'o Object>,
@@ -143,7 +143,7 @@ fn suspended(id: &ObjectId, held: Option<&Object>, now: Time) -> (String, Option
         return (suspension(held, now), Some(resumption));
     };
     match (progress, failure) {
-        // Resumed before something is committed, it goes on to what it was rolled back from.
+        // If it is resumed before a commit reverts the change, it goes on to the revision that it was rolled back from.
         (RollbackProgress::Succeeded, _) => (
             "it was rolled back: commit what keeps it so, see what resuming changes, then resume it"
                 .to_owned(),
@@ -175,7 +175,7 @@ fn suspension(held: Option<&Object>, now: Time) -> String {
     }
 }
 
-/// Where a spec has to be corrected: what is edited by hand in the cluster is put back where something else applied it.
+/// Where a spec has to be corrected: an edit in the cluster is undone if the object is applied by another one.
 fn spec(id: &ObjectId, held: Option<&Object>) -> String {
     let subject = id.subject();
     match held.and_then(object_references::applier) {
@@ -323,7 +323,7 @@ fn secret(held: Option<&Object>) -> Option<String> {
     Some(ObjectId::new(object.namespace(), name, "", "Secret").subject())
 }
 
-/// What to check where a source cannot be fetched, by the fields that say what is fetched.
+/// What to check if a source cannot be fetched, by the fields that determine what is fetched.
 fn fetch(cause: &Cause, held: Option<&Object>) -> String {
     if cause.text.contains(OWN_ADDRESS) {
         return "name another server; where windlass shall fetch from its own node, such as in tests, start it with \
@@ -373,7 +373,7 @@ fn fetch(cause: &Cause, held: Option<&Object>) -> String {
     }
 }
 
-/// Whether a server was not spoken to at all, so that what it should have does not matter.
+/// Whether the connection to a server failed, so that the content of the server does not matter.
 fn is_unreachable(text: &str) -> bool {
     ["failed to lookup address", "Connection refused", "cannot connect to"]
         .iter()

@@ -176,7 +176,7 @@ fn is_job(id: &ObjectId) -> bool {
     id.group == "batch" && id.kind == "Job"
 }
 
-/// Whether an object tells more of itself than that it exists.
+/// Whether an object has a status, besides that it exists.
 fn is_workload(id: &ObjectId) -> bool {
     matches!(id.group.as_str(), "apps" | "batch")
         || matches!(id.kind.as_str(), "Pod" | "PersistentVolumeClaim")

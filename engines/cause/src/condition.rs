@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::reason;
 
-/// What a condition says.
+/// The content of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConditionView<'o> {
     /// `True`, `False` or `Unknown`.
@@ -15,9 +15,9 @@ pub struct ConditionView<'o> {
     pub reason: &'o str,
     /// For people; may be empty.
     pub message: &'o str,
-    /// Since when it says so.
+    /// Its last transition time.
     pub since: Option<Time>,
-    /// The generation that it is about, if it says.
+    /// The generation that it is about, if it has one.
     pub generation: Option<i64>,
 }
 
@@ -34,7 +34,7 @@ pub fn condition<'o>(object: &'o Object, kind: &str) -> Option<ConditionView<'o>
     })
 }
 
-/// Since when an object is as it says.
+/// Since when an object has the state that its condition reports.
 ///
 /// A Kustomization that fails writes its condition anew at each attempt, so that the transition time is that of the last one: its
 /// history has the first attempt that failed so, and the last one that succeeded.
@@ -55,8 +55,8 @@ fn failing_since(object: &Object, said: ConditionView<'_>) -> Option<Time> {
     said.since.is_none_or(|since| began < since).then_some(began)
 }
 
-/// When the spec of an object was changed last, as far as its field managers tell: of a spec that was not reconciled yet, no
-/// condition says since when.
+/// When the spec of an object was changed last, according to its field managers: conditions do not have that time for a
+/// spec that was not reconciled yet.
 pub fn spec_changed(object: &Object) -> Option<Time> {
     let entries = object.meta("managedFields")?.as_array()?;
     let is_of_spec = |entry: &&Value| {
@@ -68,7 +68,7 @@ pub fn spec_changed(object: &Object) -> Option<Time> {
 
 /// The condition `Stalled` of an object that is not retried, since its retries are exhausted: a reset begins anew.
 ///
-/// Parity(flux): `Ready` keeps the reason of the last failure, so that it does not tell.
+/// Parity(flux): `Ready` keeps the reason of the last failure, so it does not show this.
 pub fn exhausted(object: &Object) -> Option<ConditionView<'_>> {
     let stalled = condition(object, reconcile::STALLED).filter(|said| said.status == "True");
     stalled.filter(|said| reason::is_exhausted(said.reason))

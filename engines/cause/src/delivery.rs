@@ -1,6 +1,6 @@
-//! Notifications that a service does not accept: a Provider has no status, so that an Incident about it says so.
+//! Notifications that a service does not accept. A Provider has no status, so an Incident reports it.
 //!
-//! Elsewhere: the walk to it (`walk.rs`), who writes it (the program).
+//! Elsewhere: the walk to it (`walk.rs`), writing the Incident (the program).
 
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;

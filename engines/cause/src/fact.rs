@@ -7,7 +7,7 @@ use objects::{Object, ObjectId};
 /// Something that has to be known.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Query {
-    /// An object as it is now, in any version. Of a Secret nothing but that it is there is needed.
+    /// An object as it is now, in any version. Of a Secret only its existence is needed.
     Object(ObjectId),
     /// The Pods of a namespace that a label selector matches.
     Pods {
@@ -39,7 +39,7 @@ pub enum Query {
 /// What there is to a question.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FactAnswer {
-    /// The objects; none if there is none.
+    /// The objects; empty if there are none.
     Objects(Vec<Object>),
     /// Lines of a log.
     Lines(Vec<String>),
@@ -66,13 +66,12 @@ impl QueryAnswers {
         self.answers.remove(query);
     }
 
-    /// Remembers that an object is what it should be, which the caller has found out by itself: a walk over what was applied
-    /// does not ask for it.
+    /// Remembers that an object is healthy, as the caller has found out: a walk over applied objects does not query it.
     pub fn insert_well(&mut self, id: ObjectId) {
         self.well.insert(id);
     }
 
-    /// An object that is known to exist: by itself, or from a list of Pods.
+    /// An object that is known to exist: from a query for it, or from a list of Pods.
     pub fn object(&self, id: &ObjectId) -> Option<&Object> {
         match self.answers.get(&Query::Object(id.clone())) {
             Some(FactAnswer::Objects(found)) => found.first(),

@@ -12,12 +12,12 @@ pub fn suspension(object: &Object, now: Time) -> Option<Option<Hold>> {
     (is_set(object, "suspend") && !is_expired).then_some(hold)
 }
 
-/// What the annotations say about a suspension.
+/// The suspension in the annotations of an object.
 pub fn hold(object: &Object) -> Option<Hold> {
     Hold::of(|key| object.annotation(key), owners(object))
 }
 
-/// Who owns which fields of an object.
+/// The managers of an object, each with its fields.
 pub fn owners(object: &Object) -> impl Iterator<Item = OwnedFields<'_>> {
     OwnedFields::listed(object.meta("managedFields"))
 }
@@ -27,7 +27,7 @@ pub fn owners(object: &Object) -> impl Iterator<Item = OwnedFields<'_>> {
 pub(crate) struct RequestedRollback<'o> {
     pub(crate) asked: Rollback,
     pub(crate) progress: RollbackProgress,
-    /// What the status says if it failed, or is not carried out.
+    /// The message of the status if it failed, or is not carried out.
     pub(crate) failure: Option<&'o str>,
 }
 
@@ -37,19 +37,19 @@ pub(crate) fn rollback(object: &Object) -> Option<RequestedRollback<'_>> {
     let asked = Rollback::of(text, None)?;
     let history = object.get("status").and_then(|it| it.get("history"));
     let progress = asked.progress(MadeRevision::listed(history));
-    // What is said of an older spec may be about another rollback.
+    // A message about an older spec may be about another rollback.
     let said = condition(object, "Ready")
         .filter(|it| it.reason == "RollbackFailed" && it.generation == Some(object.generation()));
     Some(RequestedRollback { asked, progress, failure: said.map(|it| it.message) })
 }
 
-/// What is said of a rollback that was requested of an object and is not done.
+/// The message about a rollback that was requested for an object and is not done.
 pub fn unfinished_rollback(object: &Object) -> Option<String> {
     rollback(object)?.unfinished()
 }
 
 impl RequestedRollback<'_> {
-    /// What is said of one that is not done; nothing of one that is, or about which nothing is known.
+    /// The message about a rollback that is not done; `None` if it is done, or its progress is not known.
     pub(crate) fn unfinished(&self) -> Option<String> {
         let Rollback { from, to } = self.asked;
         let what = format!("rollback from revision {from} to {to}");

@@ -5,7 +5,7 @@
 //! kind of its problem, never by a message. What a ready source has and its consumers cannot use, such as a wrong repository
 //! without their paths, is one incident of the source; objects that depend on each other in a cycle are one (`cycles`).
 //!
-//! Elsewhere: the walk to the cause (`walk.rs`), the objects that keep incidents, and who is notified (the program).
+//! Elsewhere: the walk to the cause (`walk.rs`), the objects that keep incidents, and notifications (the program).
 
 mod cycles;
 
@@ -29,7 +29,7 @@ pub enum Own {
     Absent,
     /// It is ready.
     Well,
-    /// It is suspended, being deleted, or waits for a window: what it reports is no failure.
+    /// It is suspended, being deleted, or waits for a window: what it reports is not a failure.
     Paused,
     /// It is in progress, its spec has not been reconciled, or it cannot be read.
     Unclear,
@@ -50,7 +50,7 @@ pub struct RootFailure {
     pub reason: String,
     /// What happened.
     pub text: String,
-    /// Since when, by the condition of the subject, or of who refers to one that does not exist.
+    /// Since when, by the condition of the subject, or of the object that refers to a missing subject.
     pub since: Option<Time>,
     /// The subject waits for something that is not known to fail: most likely it is about to be reconciled.
     pub is_waiting: bool,
@@ -90,10 +90,10 @@ pub enum Reach {
     OwnNamespace,
 }
 
-/// Judges an object with what is known.
+/// Judges an object with the facts known so far.
 ///
 /// # Errors
-/// What has to be known besides; called again with the answers, it comes further.
+/// Facts that are missing; the caller adds the answers and calls again.
 pub fn verdict(
     id: &ObjectId,
     known: &QueryAnswers,
@@ -127,7 +127,7 @@ fn judged(walk: &mut Walk<'_>, id: &ObjectId, reach: Reach) -> QueryResult<Objec
             let failure = found.map(|it| failure(walk, it, within)).transpose()?.flatten();
             Ok(ObjectVerdict { own: Own::Failing, since, failure })
         }
-        // A kind without conditions is what its spec says.
+        // A kind without conditions counts as ready with its spec.
         Some("True") | None => {
             for source in object_references::sources(object) {
                 if let Some(found) = walk.of(&source)?
@@ -170,7 +170,7 @@ fn failure(
     let is_missing =
         cause.problem == Problem::Missing && object_references::is_reconciled(&cause.object);
     let subject = match last {
-        // Who names an object of another namespace opens no incident there.
+        // An object that names one of another namespace does not open an incident there.
         Some(last) if is_missing && last.namespace != cause.object.namespace => last,
         Some(last) if !object_references::is_reconciled(&cause.object) => last,
         _ => cause.object.clone(),
@@ -209,7 +209,7 @@ fn failure(
         return Ok(Some(failure));
     }
     if let Some(source) = unusable(walk, object, said)? {
-        // Who names a source of another namespace opens no incident there.
+        // An object that names a source of another namespace does not open an incident there.
         if source.namespace == failure.subject.namespace {
             failure.problem = Problem::Artifact;
             failure.text = format!("{}: {}", failure.subject.subject(), failure.text);
@@ -290,7 +290,7 @@ pub fn incidents(
             continue;
         }
         incident.affected.push(id.clone());
-        // The subject does not say since when.
+        // The subject has no such time itself.
         if is_of_others(failure.problem) && failure.since < incident.failure.since {
             incident.failure.since = failure.since.or(incident.failure.since);
         }

@@ -1,11 +1,12 @@
 //! Why an object is not ready: the walk from what a person asked about to the deepest cause.
 //!
 //! [`explain`] walks in one order: hold and window, source, dependencies, what the run itself reports, then the objects that
-//! were applied, down to Pod, container, exit and the newest warning event. It has no cluster: it says which facts it needs
-//! ([`Query`]), gets them ([`FactAnswer`]), and is called again until it has a result ([`Why`]).
+//! were applied, down to Pod, container, exit and the newest warning event. It has no access to a cluster: it returns
+//! the facts that it needs ([`Query`]), gets them ([`FactAnswer`]), and is called again until it has a result
+//! ([`Why`]).
 //!
 //! Here: the walk (`walk.rs`), what was applied (`applied_objects.rs`), workloads (`workload.rs`), Pods ([`pod`]),
-//! notifications that fail (`delivery.rs`), what is in progress (`progress.rs`), what is in the way besides
+//! notifications that fail (`delivery.rs`), what is in progress (`progress.rs`), second causes
 //! (`second_cause.rs`), what an object refers to ([`object_references`]), what reasons are about ([`reason`]), which
 //! failures are one incident ([`incident`]), suspensions (`hold.rs`), events ([`event`]), what Secrets have to hold
 //! (`required_keys.rs`), what would help (`advice.rs`). Elsewhere: fetching facts, and how a result is shown (the
@@ -46,7 +47,7 @@ use reconcile::Time;
 /// Explains the state of an object with what is known.
 ///
 /// # Errors
-/// What has to be known besides; called again with the answers, it comes further. The number of questions is bounded.
+/// Facts that are missing; the caller adds the answers and calls again. The number of queries is bounded.
 pub fn explain(subject: &ObjectId, known: &QueryAnswers, now: Time) -> Result<Why, Vec<Query>> {
     walk::Walk::new(known, now).explain(subject)
 }

@@ -121,7 +121,7 @@ pub fn dependencies(object: &Object) -> Vec<Dependency> {
     listed(object).into_iter().map(of).chain(annotated(object)).collect()
 }
 
-/// What the annotation `windlass.dev/depends-on` names; nothing if it cannot be read, which the status tells.
+/// What the annotation `windlass.dev/depends-on` names; empty if it cannot be read, which the status reports.
 fn annotated(object: &Object) -> Vec<Dependency> {
     let text = object.annotation(depends_on::ANNOTATION).unwrap_or_default();
     let all = depends_on::parse(text, object.namespace()).unwrap_or_default();
@@ -168,7 +168,7 @@ pub fn references(object: &Object) -> Vec<(ObjectId, String)> {
     let mut found: Vec<_> = account(object).into_iter().collect();
     let mut pending: Vec<(String, &Value)> =
         object.get("spec").map(|spec| ("spec".to_owned(), spec)).into_iter().collect();
-    // Values, patches and the like are somebody else's.
+    // Values, patches and the like hold references of other objects.
     let is_foreign =
         |key: &str| matches!(key, "values" | "patches" | "postRenderers" | "substitute");
     while let Some((path, value)) = pending.pop() {
@@ -281,13 +281,13 @@ pub fn is_elsewhere(object: &Object) -> bool {
     object.get("spec").is_some_and(|spec| spec.get("kubeConfig").is_some())
 }
 
-/// The object that applied an object, by the labels of those who apply.
+/// The object that applied an object, by its owner labels.
 pub fn applier(object: &Object) -> Option<ObjectId> {
     owner_labels().find_map(|labels| {
         let name = object.label(&labels.name)?;
         let namespace = object.label(&labels.namespace)?;
         let id = ObjectId::new(namespace, name, labels.group, labels.kind);
-        // A Kustomization that applies itself is nobody's.
+        // A Kustomization that applies itself does not have a parent.
         (id != object.id()).then_some(id)
     })
 }

@@ -1,4 +1,5 @@
-//! What a Pod says is in its way: its containers, then the scheduler. Which Pods of a workload are of its newest revision.
+//! Why a Pod does not become ready: its containers, then the scheduler. Which Pods of a workload are of its newest
+//! revision.
 
 use std::fmt;
 
@@ -11,7 +12,7 @@ use crate::object_references;
 /// The annotation with the revision of a Deployment, and of a ReplicaSet of it.
 const REVISION_ANNOTATION: &str = "deployment.kubernetes.io/revision";
 
-/// What is in the way of a Pod.
+/// Why a Pod does not become ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {
     /// A container waits, such as for its image.
@@ -26,7 +27,7 @@ pub enum Trouble {
         message: String,
         /// How it ended the last time.
         exit: Option<i64>,
-        /// One word of the kubelet for that, such as `OOMKilled`; empty if there is none.
+        /// One word of the kubelet for that, such as `OOMKilled`; may be empty.
         ending: String,
     },
     /// A container has failed.
@@ -58,7 +59,7 @@ impl Trouble {
         format!("{what} {after}")
     }
 
-    /// The container, or what is said of the Pod itself; and what happened.
+    /// The container (or the Pod itself), and what happened.
     fn parts(&self) -> (String, String) {
         let ended = |message: &str| match message {
             "" => String::new(),
@@ -67,7 +68,7 @@ impl Trouble {
         match self {
             Self::Waiting { container, reason, message, exit, ending, .. } => {
                 let word = match ending.as_str() {
-                    // They say no more than the code.
+                    // These words add nothing to the code.
                     "" | "Error" | "Completed" => String::new(),
                     word => format!(", {word}"),
                 };
@@ -98,7 +99,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// What is in the way of a Pod; none if nothing is, or nothing is known yet.
+/// Why a Pod does not become ready; `None` if it is ready, or the reason is not known yet.
 pub fn trouble(pod: &Object) -> Option<Trouble> {
     containers(pod).find_map(|container| of_container(pod, container)).or_else(|| unscheduled(pod))
 }
@@ -192,7 +193,7 @@ fn exit_code(container: &Value) -> Option<i64> {
     ended(container)?.get("exitCode")?.as_i64()
 }
 
-/// The label selector of the Pods that an object stands for; none if it stands for none.
+/// The label selector of a workload's Pods; `None` for other kinds.
 pub fn selector(object: &Object) -> Option<String> {
     let gvk = object.gvk();
     if (gvk.group.as_str(), gvk.kind.as_str()) == ("batch", "Job") {
@@ -211,8 +212,8 @@ pub fn replica_set(pod: &Object) -> Option<ObjectId> {
     object_references::controller(pod).filter(|it| it.group == "apps" && it.kind == "ReplicaSet")
 }
 
-/// Whether a ReplicaSet belongs to an older revision of a Deployment: what its Pods say is not why the Deployment is as it is.
-/// `false` where the revisions are not known.
+/// Whether a ReplicaSet belongs to an older revision of a Deployment, so that its Pods do not explain the state of the
+/// Deployment. `false` where the revisions are not known.
 pub fn is_replaced(replica_set: &Object, deployment: &Object) -> bool {
     let revision = |of: &Object| of.annotation(REVISION_ANNOTATION)?.parse::<u64>().ok();
     let revisions = revision(replica_set).zip(revision(deployment));
@@ -220,8 +221,8 @@ pub fn is_replaced(replica_set: &Object, deployment: &Object) -> bool {
         && revisions.is_some_and(|(its, newest)| its != newest)
 }
 
-/// Whether a Pod of a StatefulSet or DaemonSet is of an older revision than the newest one, as its labels tell. Such a Pod may
-/// still be in the way: a StatefulSet waits for one that fails, and with `OnDelete` it is not replaced at all.
+/// Whether a Pod of a StatefulSet or DaemonSet is of an older revision than the newest one, by its labels. Such a Pod
+/// may still be in the way: a StatefulSet waits for one that fails, and with `OnDelete` it is not replaced at all.
 pub(crate) fn is_older(pod: &Object, workload: &Object) -> bool {
     let (newest, label) = match workload.kind() {
         "StatefulSet" => {

@@ -1,6 +1,6 @@
-//! What is in progress: it is no cause, and neither is what waits for it.
+//! What is in progress: it is not a cause, and neither is what waits for it.
 //!
-//! A run that lasts longer than it may is a cause again, so that one that nothing continues is named.
+//! A run that lasts longer than its limit is a cause again, so that a run that has stopped making progress is reported.
 
 use jiff::SignedDuration;
 use objects::{Object, ObjectId};

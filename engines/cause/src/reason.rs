@@ -74,7 +74,7 @@ pub(crate) fn is_pause(reason: &str) -> bool {
     )
 }
 
-/// Reasons of a remedy: what was undone. What made it necessary stands in `Released` or `TestSuccess`.
+/// Reasons of a remediation, which say what was undone. Its cause is in `Released` or `TestSuccess`.
 pub(crate) fn is_remedy(reason: &str) -> bool {
     matches!(
         reason,
@@ -91,7 +91,8 @@ pub(crate) fn is_exhausted(reason: &str) -> bool {
     matches!(reason, "RetriesExceeded" | "MissingRollbackTarget")
 }
 
-/// Whether an event with this reason says of an object what its condition `Ready` says, too, so that an incident reports it.
+/// Whether an event with this reason has the same content as the object's `Ready` condition, so that an incident
+/// reports it.
 ///
 /// Others are about parts of a run that fail while the object may be ready, about an object that is being deleted, and
 /// about one that cannot be read.

@@ -80,7 +80,7 @@ impl Needs {
         Self::plain(all.collect::<Vec<_>>().join(" "))
     }
 
-    /// The command that creates a Secret or ConfigMap; none if a key is no plain word.
+    /// The command that creates a Secret or ConfigMap; none if a key is not a plain word.
     pub(crate) fn creation(&self, id: &ObjectId) -> Option<String> {
         let is_plain = self.key.as_deref().is_none_or(is_key);
         let kind = match id.kind.as_str() {

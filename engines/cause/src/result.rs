@@ -1,4 +1,4 @@
-//! What the walk comes to: the state of the subject, the way to the cause, what happens next and what would help.
+//! The result of the walk: the state of the subject, the way to the cause, what happens next and what would help.
 
 use objects::ObjectId;
 use reconcile::Time;
@@ -95,7 +95,7 @@ pub struct CauseStep {
     /// Since when it is so.
     #[serde(serialize_with = "moment")]
     pub since: Option<Time>,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
@@ -130,7 +130,7 @@ pub struct Advice {
     pub command: Option<String>,
 }
 
-/// What is in the way besides the cause: why a suspended object fails, or a source that is down while containers crash.
+/// A second cause: why a suspended object fails, or a source that is down while containers crash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SecondCause {
     /// What it is.
@@ -147,7 +147,7 @@ pub struct Why {
     pub object: ObjectId,
     /// Its state.
     pub state: State,
-    /// What it says of itself.
+    /// Its own message.
     pub message: String,
     /// The deepest cause; none if all is well, or nothing more is known.
     pub cause: Option<Cause>,
@@ -157,7 +157,7 @@ pub struct Why {
     pub next: Option<String>,
     /// What would help.
     pub advice: Option<Advice>,
-    /// What is in the way besides.
+    /// The second cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second: Option<SecondCause>,
     /// What is worth knowing besides, such as what could not be read.
@@ -205,7 +205,7 @@ impl Why {
             State::Hidden => "cannot be read",
         };
         let text = match &self.cause {
-            // It says both.
+            // The text of a suspension has both.
             Some(cause) if cause.problem == Problem::Suspension && cause.object == self.object => {
                 return format!("{object} is {}", cause.text);
             }

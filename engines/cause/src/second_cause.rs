@@ -1,7 +1,7 @@
-//! What is in the way of an object besides one cause: why a suspended object fails, and what was applied and is down while
-//! the source, a dependency or a build fails, too. What is worse for the service comes first.
+//! A second cause: why a suspended object fails, and which applied objects are down while the source, a dependency or a
+//! build fails, too. The cause that is worse for the service comes first.
 //!
-//! Here, too: what was left out of what was applied, which is no failure.
+//! Here, too: what was left out of what was applied, which is not a failure.
 
 use objects::Object;
 use reconcile::RollbackProgress;
@@ -80,7 +80,7 @@ impl<'k> Walk<'k> {
         }
     }
 
-    /// What fails or is not there of what an object has applied, whatever else it reports.
+    /// Which of the applied objects fails or is missing, independent of what else the object reports.
     fn applied_besides(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
         let Some(said) = condition(object, "Ready") else { return Ok(None) };
         let is_complete = said.status == "True"
@@ -115,7 +115,8 @@ impl<'k> Walk<'k> {
         Some(Advice { text, command: command.filter(|command| !is_in_vain(command)) })
     }
 
-    /// Says what was left out of what was applied: of all of it, or of an applied object that was asked about.
+    /// Adds a remark about what was left out of what was applied: of all of it, or of an applied object that the user
+    /// asked about.
     pub(crate) fn remark_warnings(&mut self, object: &'k Object) -> QueryResult<()> {
         let id = object.id();
         if object_references::is_reconciled(&id) {

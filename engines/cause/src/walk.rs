@@ -1,6 +1,6 @@
 //! The walk over objects that windlass reconciles: hold and window, source, dependencies, the run.
 //!
-//! Elsewhere: what was applied (`applied_objects.rs`), what is in the way besides (`second_cause.rs`), what is in
+//! Elsewhere: what was applied (`applied_objects.rs`), second causes (`second_cause.rs`), what is in
 //! progress (`progress.rs`).
 
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ const MOST_APPLIED: usize = 5_000;
 /// How long a text may be, in characters.
 const MAX_MESSAGE_CHARACTERS: usize = 600;
 
-/// How much of that is its end.
+/// How many of those characters are taken from its end.
 const END_CHARACTERS: usize = 200;
 
 /// A cause and the way to it, from the outermost object on.
@@ -68,8 +68,8 @@ pub(crate) struct Walk<'k> {
     pub(crate) readable: usize,
     /// Whether something was not visited, since it is on the way already or a bound was reached.
     is_cut: bool,
-    /// Whether a user asks about one object: the walk then continues below objects that are ready, and what is in progress
-    /// is no cause. An incident depends on neither.
+    /// Whether a user asks about one object: the walk then continues below objects that are ready, and what is in
+    /// progress is not a cause. An incident depends on neither.
     pub(crate) is_explaining: bool,
     pub(crate) remarks: BTreeSet<String>,
 }
@@ -277,7 +277,7 @@ impl<'k> Walk<'k> {
             return Ok(Some(found));
         }
         if let Some(found) = self.not_reconciled(object, ready) {
-            // One that is new, and is not the one that was asked about, is about to be.
+            // A new object, except the one that the user asked about, is expected to be reconciled soon.
             let is_awaited =
                 self.is_explaining && self.way.len() > 1 && self.is_in_progress(object);
             return Ok(Some(found).filter(|_| !is_awaited));
@@ -329,7 +329,7 @@ impl<'k> Walk<'k> {
         Ok(Some(CausePath { steps: step().into_iter().collect(), cause: reported(object, said) }))
     }
 
-    /// What an object lacks that reports nothing of itself, such as a Provider: that it is there says nothing.
+    /// What is missing for an object without conditions, such as a Provider: its existence does not mean that it works.
     fn without_conditions(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
         let mut found = None;
         if let Some(provider) = object_references::provider(object) {
@@ -371,7 +371,7 @@ impl<'k> Walk<'k> {
                 text = format!("{text}; {}", shortened(&unfinished));
             }
             let said = condition(object, reconcile::HOLD);
-            // One that has expired is no condition of this suspension.
+            // An expired suspension is not a reason for this one.
             let said = said.filter(|said| said.reason != reconcile::reason::EXPIRED.as_str());
             let since = said.and_then(|said| said.since);
             return Some(CausePath {
@@ -579,12 +579,12 @@ impl<'k> Walk<'k> {
         match self.known.get(query) {
             None => Err(vec![query.clone()]),
             Some(FactAnswer::Lines(lines)) => Ok(lines.clone()),
-            // A log is seldom there for long: its absence says nothing.
+            // Logs are not kept for long, so a missing one has no meaning.
             Some(FactAnswer::Objects(_) | FactAnswer::Refused(_)) => Ok(Vec::new()),
         }
     }
 
-    /// What happens next without anybody's doing.
+    /// The next automatic step.
     fn next(&self, object: &Object, found: Option<&Cause>) -> Option<String> {
         let spec = |key: &str| object.get("spec").map(|spec| text(spec, key)).unwrap_or_default();
         match found.map(|it| it.problem) {
@@ -732,7 +732,7 @@ pub(crate) fn cause(id: &ObjectId, problem: Problem, text: &str, since: Option<T
     }
 }
 
-/// What an object says of itself, as a step on the way.
+/// An object with its own message, as a step on the way.
 pub(crate) fn step_of(object: &Object, said: ConditionView<'_>) -> CauseStep {
     let text = match said.reason {
         "" => shortened(said.message),

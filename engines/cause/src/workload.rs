@@ -34,7 +34,7 @@ impl EventWarning {
 /// Where the events about objects are that have no namespace.
 const NAMESPACE_OF_CLUSTER_EVENTS: &str = "default";
 
-/// The conditions of a Namespace that is being deleted which say what keeps it.
+/// The conditions of a Namespace that name what keeps it from being deleted.
 const REMAINS: [&str; 5] = [
     "NamespaceDeletionDiscoveryFailure",
     "NamespaceDeletionGroupVersionParsingFailure",
@@ -136,7 +136,7 @@ impl Walk<'_> {
         }
         let mut found: Vec<ObjectId> = Vec::new();
         for of in events.iter().filter_map(|event| event.get("involvedObject")) {
-            // The controller of Deployments calls them so; whose they are, their owner references say.
+            // The controller of Deployments names them so; their owner references decide to which one they belong.
             let is_named = text(of, "name").starts_with(&format!("{}-", id.name));
             let set = ObjectId::new(&id.namespace, text(of, "name"), "apps", "ReplicaSet");
             if text(of, "kind") == "ReplicaSet" && is_named && !found.contains(&set) {
@@ -199,7 +199,7 @@ impl Walk<'_> {
         Ok(replaced)
     }
 
-    /// What is in the way of a Pod.
+    /// Why a Pod does not become ready.
     fn of_pod(&mut self, pod: &Object) -> QueryResult<Option<CausePath>> {
         let id = pod.id();
         let Some(trouble) = pod::trouble(pod) else { return Ok(None) };
@@ -249,7 +249,7 @@ fn deletion(object: &Object) -> String {
     }
 }
 
-/// Since when it is not ready, as far as its conditions tell; without one that fails, since it was created, if its spec was not
+/// Since when it is not ready, according to its conditions; if none is False, since it was created, unless its spec was
 /// changed since.
 fn since(object: &Object) -> Option<Time> {
     let conditions = ["Ready", "Available", "Progressing", "PodScheduled"];

@@ -2,7 +2,7 @@
 //!
 //! Here: everything but expressions. Elsewhere: those (`rules`), formats (`format`).
 //!
-//! Only what changed against another schema is checked: what is as it was says what it said.
+//! Only values whose schema changed are checked: for the others the verdict is the same as before.
 //!
 //! Source of the semantics: kube-openapi `pkg/validation/validate`, apiextensions-apiserver `pkg/apiserver/schema`.
 
@@ -124,7 +124,7 @@ fn own(value: &Value, own: &Own, place: &mut FieldPath, sink: &mut Sink) {
     if let Some(text) = of_type(value, own) {
         invalid(text);
     } else if value.is_null() {
-        // Nothing else is asked of null but whether it is among the values.
+        // For null only `enum` is checked.
     } else if let Value::Number(number) = value {
         of_number(number.as_f64().unwrap_or_default(), own, &mut invalid);
     }

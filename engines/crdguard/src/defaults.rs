@@ -44,7 +44,7 @@ fn fill_below(value: &mut Value, node: &SchemaNode, is_new: bool, sink: &mut Sin
     }
 }
 
-/// Tells whether the value stays.
+/// Fills in defaults of an item; returns whether it stays.
 fn fill_item(value: &mut Value, node: &SchemaNode, is_new: bool, sink: &mut Sink) -> bool {
     let is_forbidden = is_forbidden_null(value, node);
     if is_forbidden {

@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions, as far as they decide what becomes of objects.
+//! CustomResourceDefinitions: the parts that decide how objects are stored and validated.
 //!
 //! Here: reading them. Elsewhere: their schemas (`schema`), comparing two of them (`judge`).
 
@@ -12,7 +12,7 @@ const MAX_VERSIONS: usize = 64;
 /// Why a definition cannot be judged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DefinitionFault {
-    /// It is no definition, or one of an API version that is no longer served.
+    /// It is not a definition, or one of an API version that is no longer served.
     #[error("it is not a CustomResourceDefinition of apiextensions.k8s.io/v1")]
     Kind,
     /// A field that every definition has is absent or of another type.
@@ -84,7 +84,7 @@ impl Definition {
     /// Reads a definition.
     ///
     /// # Errors
-    /// When it is none that can be judged.
+    /// When it is not a definition that can be judged.
     pub fn read(object: &Value) -> Result<Self, DefinitionFault> {
         if object["apiVersion"] != "apiextensions.k8s.io/v1"
             || object["kind"] != "CustomResourceDefinition"

@@ -1,7 +1,7 @@
 //! Exports: a definition and its objects in one packed text, from which they can be created again.
 //!
-//! The text is gzip of JSON, a line each: the definition, then its objects, each as the API server sent it, whatever it
-//! holds. It is cut into parts that fit into Secrets.
+//! The text is gzip of JSON lines: the definition, then its objects, each exactly as the API server sent it. It is cut
+//! into parts that fit into Secrets.
 //! Elsewhere: reading the objects, storing the parts, creating what they hold (the program).
 
 use std::io::{BufRead as _, BufReader, Cursor, Read as _, Write as _};
@@ -65,7 +65,7 @@ pub enum NotWhole {
 /// The version in which every object of a live definition is read as it is stored.
 ///
 /// # Errors
-/// There is none.
+/// The definition cannot be exported as a whole.
 pub fn whole(live: &Value) -> Result<(Definition, String), NotWhole> {
     let definition = Definition::read(live)?;
     let storage = definition.storage().ok_or(DefinitionFault::Field("spec.versions"))?;
@@ -74,7 +74,7 @@ pub fn whole(live: &Value) -> Result<(Definition, String), NotWhole> {
     }
     let storage = storage.name.clone();
     let others = definition.stored.iter().filter(|it| **it != storage);
-    // A webhook says itself what an object of another version is.
+    // A conversion webhook decides what an object of another version is.
     for stored in others.filter(|_| definition.conversion == Conversion::None) {
         let mut schema = Definition::schema(live, &storage)?;
         schema.mark(&Definition::schema(live, stored)?);
@@ -162,15 +162,15 @@ pub enum ImportError {
     /// Parts are missing or were changed.
     #[error("the digest of its parts does not match: parts are missing, or were changed")]
     Digest,
-    /// What is packed is no export.
+    /// The packed data is not an export.
     #[error("it cannot be unpacked: {0}")]
     Packed(String),
-    /// A line is no object that can be read.
+    /// A line is not an object that can be read.
     #[error("{name}: it cannot be read: {why}")]
     Object {
         /// Namespace and name, as far as they can be read.
         name: String,
-        /// Says line and column, never values.
+        /// With line and column, never with values.
         why: String,
     },
 }

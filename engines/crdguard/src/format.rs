@@ -25,7 +25,7 @@ impl From<bool> for TriState {
     }
 }
 
-/// A pattern of ours; none matches where it is none, which the tests exclude.
+/// A pattern that this file defines; it never matches if it cannot be compiled, which the tests exclude.
 struct Lazy(LazyLock<Option<Regexp>>);
 
 impl Lazy {

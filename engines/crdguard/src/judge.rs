@@ -1,6 +1,6 @@
 //! Judging a change of a definition by the objects that exist, one after the other.
 //!
-//! Here: which objects are needed in which version, one object, and what the definitions themselves say. Elsewhere:
+//! Here: which objects are needed in which version, one object, and the definitions themselves. Elsewhere:
 //! defaulting, pruning, validation, rules (`defaults`, `prune`, `check`, `rules`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ pub enum Presence {
     Unknown,
 }
 
-/// What is known of a cluster besides the objects that were judged.
+/// Facts about a cluster besides the objects that were judged.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts {
     /// How many objects of the kind there are.
@@ -70,7 +70,8 @@ impl Pair {
 struct SchemaComparison {
     read: String,
     by: String,
-    /// The other schema is one of the live definition, too: objects are written back before the new one is there.
+    /// The other schema is one of the live definition, too: objects are written back before the new definition is
+    /// applied.
     is_live: bool,
     losses_only: bool,
 }
@@ -194,7 +195,7 @@ impl Judge {
             self.judged += 1;
         }
         self.note_managers(object);
-        // Two schemas may say the same of it.
+        // Two schemas may give the same finding.
         let mut found = BTreeSet::new();
         for pair in self.pairs.iter().filter(|it| it.read == version) {
             let of = judge(object, pair, &mut self.sink).into_iter();
@@ -222,7 +223,7 @@ impl Judge {
         }
     }
 
-    /// What comes of it, when all objects were given.
+    /// The verdict, after all objects were given.
     pub fn finish(mut self, facts: Facts) -> ChangeVerdict {
         self.identity();
         if facts.total > 0 {
@@ -385,7 +386,7 @@ fn judge(object: &Value, pair: &Pair, sink: &mut Sink) -> BTreeSet<(Problem, Str
     if new.is_empty() {
         return found;
     }
-    // What was wrong at the same place before is no reason against the new definition.
+    // A problem that existed at the same place before does not count against the new definition.
     check::check(object, before, &mut FieldPath::default(), sink);
     if !sink.has(Problem::Invalid) {
         let unchanged = SchemaChange { node: before, before: None };

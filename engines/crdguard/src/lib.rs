@@ -1,12 +1,13 @@
 //! Whether a new CustomResourceDefinition fits the objects that exist, and exports of both.
 //!
-//! Here: reading definitions ([`Definition`]), judging a change of one by live objects ([`Judge`]), and what comes of it
-//! ([`ChangeVerdict`]); a definition and its objects as an [`Export`]. The schemas are the structural schemas of Kubernetes: an object is defaulted, pruned and validated as
-//! the API server would do it under the new definition, which it cannot be asked about before it is written.
+//! Here: reading definitions ([`Definition`]), judging a change of one by live objects ([`Judge`]), and the resulting
+//! [`ChangeVerdict`]; a definition and its objects as an [`Export`]. The schemas are the structural schemas of
+//! Kubernetes: the guard defaults, prunes and validates an object as the API server would under the new definition; the
+//! API server cannot be asked before the definition is written.
 //! Elsewhere: reading definitions and objects from a cluster, and what follows from a verdict (the program).
 //!
-//! What is broken is compared with the old definition: an object that was invalid before is no reason against a new
-//! definition. Whatever cannot be judged is a finding, too, and says so.
+//! The result is compared with the old definition: an object that was invalid before does not count against a new
+//! definition. A change that cannot be judged is a finding, too, and its text says so.
 //!
 //! Findings name fields as schemas do (`spec.ports[*].name`), never keys and values of objects, which may be secret.
 //!

@@ -14,7 +14,7 @@ pub struct Migration {
     pub storage: String,
     /// Where the live definition has that version and the one of storage, if they are two.
     pub moves: Option<Move>,
-    /// What is to be read of the live definition.
+    /// The live definition.
     pub definition: Definition,
     /// The versions that are dropped.
     pub dropped: Vec<String>,

@@ -125,7 +125,7 @@ fn ask_here(
         match outcome {
             Ok(true) => {}
             Ok(false) => sink.invalid(place, rule.shown()),
-            // It says what it said before.
+            // The error is the same as before.
             Err(_) if is_known => {}
             Err(why) => {
                 let text: String = rule.text.chars().take(MAX_RULE_CHARACTERS).collect();

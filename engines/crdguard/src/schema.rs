@@ -15,7 +15,7 @@ use crate::rules::{self, Rule};
 use crate::verdict::{Problem, Sink};
 use crate::{check, defaults, prune};
 
-/// Deepest nesting that is read; the API server's JSON has no more where windlass can read it.
+/// The deepest nesting that is read; windlass cannot read deeper JSON from the API server anyway.
 const MAX_DEPTH: usize = 128;
 
 /// Most parts of a schema: each takes half a KiB, however short it is written.
@@ -46,7 +46,7 @@ impl Schema {
         let mut next = object.clone();
         defaults::fill(&mut next, &self.root, &mut sink);
         prune::prune(&mut next, &self.root, None, &mut sink);
-        // What is dropped is no reason against a new object.
+        // Problems in a dropped value do not count against a new object.
         drop(sink.take());
         check::check(&next, &self.root, &mut place, &mut sink);
         if !sink.has(Problem::Invalid) {
@@ -104,7 +104,7 @@ impl PartialEq for Pattern {
     }
 }
 
-/// What a node says about its own value.
+/// The constraints of a node on its own value.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Own {
     pub(crate) of: Option<Type>,
@@ -138,7 +138,7 @@ pub(crate) enum Additional {
     /// They are pruned.
     #[default]
     None,
-    /// They are kept, whatever they are.
+    /// They are kept without validation.
     Any,
     /// They are kept and judged.
     Of(Box<SchemaNode>),
@@ -296,7 +296,7 @@ fn type_of(text: &str) -> Option<Type> {
     })
 }
 
-/// Marks a tree from its leaves; tells whether all of it is as it was.
+/// Marks a tree from its leaves; returns whether all of it is unchanged.
 fn mark(node: &mut SchemaNode, before: &SchemaNode) -> bool {
     let mut is_same = node.own == before.own
         && node.keeps_unknown == before.keeps_unknown

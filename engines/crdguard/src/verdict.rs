@@ -1,4 +1,4 @@
-//! What comes of judging a change: findings, gathered from many objects.
+//! The result of judging a change: findings, gathered from many objects.
 //!
 //! Here: findings and their texts, and what collects them while one object is judged, within what may be used up.
 

@@ -24,7 +24,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What may help, where the error alone does not say it.
+    /// A hint, for errors whose text does not suggest one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Syntax { .. } => Some("write `$${` where the text `${` is meant"),
@@ -40,7 +40,7 @@ pub enum SyntaxError {
     /// An operator or delimiter is missing or unknown.
     #[error("bad substitution")]
     BadSubstitution,
-    /// The expression has no end, or has something after its name that is no operator.
+    /// The expression does not end, or its name is followed by something that is not an operator.
     #[error("missing closing brace")]
     MissingClosingBrace,
     /// There is no name after `${`.

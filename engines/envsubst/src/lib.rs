@@ -46,9 +46,8 @@ pub enum Unset {
 /// Neither text nor values have to be UTF-8, and lengths that split a character give text that is not.
 ///
 /// # Errors
-/// The text is no sequence of known expressions (before any variable is asked for), a variable is not set although
-/// it has to be, a part has a negative length, or a limit is reached.
-/// No error holds a value.
+/// The text is not a sequence of known expressions (checked before any variable is looked up), a required variable is
+/// not set, a part has a negative length, or a limit is reached. No error holds a value.
 pub fn substitute<'v>(
     text: &[u8],
     lookup: impl Fn(&str) -> Option<&'v [u8]>,

@@ -1,6 +1,6 @@
 //! Reads a text as plain pieces and expressions.
 //!
-//! Here: the grammar, and what it refuses. Elsewhere: tokens (`scan.rs`), what an expression comes to (`run.rs`).
+//! Here: the grammar, and what it refuses. Elsewhere: tokens (`scan.rs`), evaluating an expression (`run.rs`).
 
 use golang::unicode::{is_digit, is_letter};
 

@@ -15,7 +15,7 @@ use crate::limits::{SubstitutionBudget, SubstitutionLimits};
 use crate::parse::{Expression, Operator, Side, TextNode};
 use pattern::Pattern;
 
-/// What a text comes to.
+/// Evaluates a text.
 pub(crate) fn run<'v>(
     nodes: &[TextNode],
     lookup: &dyn Fn(&str) -> Option<&'v [u8]>,
@@ -49,7 +49,7 @@ impl<'v> SubstitutionRun<'_, 'v> {
 
     fn expression(&mut self, expression: &Expression) -> Result<Cow<'v, [u8]>, Error> {
         let Expression { name, operator, arguments } = expression;
-        // Arguments come first and are worked out even where they are not needed, as their variables have to be set.
+        // Arguments come first and are evaluated even where they are not needed, as their variables have to be set.
         let mut strings = Vec::with_capacity(arguments.len());
         for argument in arguments {
             let mut text = Vec::new();
@@ -101,7 +101,7 @@ impl<'v> SubstitutionRun<'_, 'v> {
 
 /// The part from an offset on, of a length if there is one; nothing when that length is negative and matters.
 ///
-/// An offset or a length that is no number leaves the value whole.
+/// An offset or a length that is not a number leaves the value whole.
 fn substring<'v>(value: &'v [u8], offset: &[u8], length: Option<&[u8]>) -> Option<&'v [u8]> {
     let Some(offset) = integer(offset) else { return Some(value) };
     let begin = match usize::try_from(offset) {
@@ -174,8 +174,8 @@ fn strip<'v>(
             let matched = search(&Pattern::parse(pattern), value, budget)?;
             Ok(Cow::Borrowed(&value[matched..]))
         }
-        // Parity(flux): an end is the beginning of the value turned round, with the pattern turned round: classes
-        // and escapes lose their meaning, and bytes that are no text become replacement characters.
+        // Parity(flux): a suffix is removed from the reversed value with the reversed pattern: classes and escapes lose
+        // their meaning, and bytes that are not text become replacement characters.
         Side::Suffix => {
             let pattern = Pattern::parse(&reversed(pattern, budget)?);
             let value = reversed(value, budget)?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// Recorded answers of upstream; the README beside them says what a line is.
+/// Recorded answers of upstream; the README beside them describes the lines.
 const RECORDED: &str = include_str!("../../../e2e/conformance/recorded/envsubst.jsonl");
 
 fn with(
@@ -35,7 +35,7 @@ fn every_recorded_case_is_answered_as_recorded() {
             (Ok(got), Value::String(out), _) => got == out.as_bytes(),
             (Err(got), _, Value::String(error)) => got.to_string() == *error,
             (Err(Error::NegativeLength(_)), ..) => case["panic"].is_string(),
-            // The one answer that is not UTF-8, which stands there in base64.
+            // The only output that is not UTF-8 is recorded in base64.
             (Ok(got), ..) => case["out_base64"] == "Z2/w" && got == b"go\xf0",
             (Err(_), ..) => false,
         };

@@ -32,7 +32,7 @@ impl SubstitutionVariables {
         self.0.get(name).map(Vec::as_slice)
     }
 
-    /// Whether there is none.
+    /// Whether there are no variables.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

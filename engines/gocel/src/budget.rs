@@ -14,7 +14,7 @@ pub(crate) const EVALUATION: Allowance = Allowance { steps: 1_000_000, bytes: 64
 pub(crate) enum CelError {
     /// A variable that there is not; others of the same spelling may still be tried.
     NoSuchAttribute(String),
-    /// Whatever else went wrong, in the words of the language.
+    /// Any other failure, in the words of the language.
     Failed(String),
     /// It costs more than an evaluation may; no operator absorbs this one.
     TooExpensive {

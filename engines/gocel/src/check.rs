@@ -1,4 +1,4 @@
-//! The checker: finds the type of an expression over declared variables, or says what is wrong with it.
+//! The checker: finds the type of an expression over declared variables, or reports what is wrong with it.
 //!
 //! Here: the walk over the syntax tree. Elsewhere: types ([`crate::typing`]), functions ([`crate::overloads`]).
 //!

@@ -9,7 +9,7 @@
 ///
 /// Counted are brackets that are open, conditions, and operators that lean on the one before, such as in `a.b + c.d`:
 /// such a chain makes a tree as deep as it is long. It ends at a logical operator, a comma or a condition.
-/// Differs(cel-go): there each rule of the grammar may recurse 250 times; here all of them together.
+/// Differs(cel-go): in cel-go each rule of the grammar may recurse 250 times; here all of them together.
 pub(crate) const MAX_DEPTH: usize = 250;
 
 /// Why a text is not given to the parser.
@@ -17,11 +17,11 @@ pub(crate) const MAX_DEPTH: usize = 250;
 pub(crate) enum Unreadable {
     /// It nests deeper than [`MAX_DEPTH`].
     TooDeep,
-    /// At this byte begins no token, and so much follows that nobody knows how deep the parser would take it to be.
+    /// No token begins at this byte, and the text after it is too long to know how deep the parser would nest it.
     NoToken(usize),
 }
 
-/// Whether the parser can bear a text. An upper bound is enough: strings that come near it are written by no person.
+/// Whether the parser can handle a text. An upper bound is enough: no expression that people write comes near it.
 pub(crate) fn check(source: &str) -> Result<(), Unreadable> {
     let mut nesting = Nesting::default();
     let mut lexer = Lexer { source, at: 0 };
@@ -235,7 +235,7 @@ impl Lexer<'_> {
         Ok(())
     }
 
-    /// Takes a text or bytes, if that is what is here.
+    /// Takes a text or bytes, if one begins here.
     fn string(&mut self) -> Result<bool, NoToken> {
         let bytes = usize::from(matches!(self.peek(0), b'b' | b'B'));
         let raw = usize::from(matches!(self.peek(bytes), b'r' | b'R'));

@@ -17,7 +17,7 @@ use crate::overloads::Dispatch;
 use crate::plan::{Attribute, Call, CelNode, Fold, Literal, Qualifier, Root};
 use crate::value::{CelValue, Entries, List};
 
-/// What an expression may speak of.
+/// The variables of an expression.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ExpressionVariables<'a> {
     /// The fields of one object.
@@ -278,7 +278,7 @@ impl<'a> Evaluation<'a> {
             let rest = qualifiers.get(taken..).unwrap_or_default();
             if let Some(value) = self.variable(&full) {
                 match self.qualified(value?, rest, is_test) {
-                    // Parity(cel-go): a variable that a key needs and that there is not counts as this one's absence.
+                    // Parity(cel-go): if the key needs a missing variable, this variable counts as missing.
                     Err(CelError::NoSuchAttribute(_)) if longest.is_some() => continue,
                     outcome => return outcome,
                 }
@@ -335,7 +335,7 @@ impl<'a> Evaluation<'a> {
         Ok(if is_optional { CelValue::Optional(Some(Rc::new(value))) } else { value })
     }
 
-    /// The element of a key; none only if that is no error.
+    /// The element of a key; none only if that is not an error.
     fn element(
         &mut self,
         value: &CelValue<'a>,

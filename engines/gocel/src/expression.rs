@@ -14,7 +14,7 @@ use crate::plan::{self, CelNode};
 use crate::typing::Type;
 use crate::value::CelValue;
 
-/// Why an expression is none, or has no value. The messages are Flux's.
+/// Why a text is not an expression, or the expression has no value. The messages are Flux's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// It cannot be read, or names or types in it are wrong.
@@ -28,7 +28,7 @@ pub enum Error {
     /// It can be read, but never evaluated.
     #[error("failed to create CEL program: {0}")]
     Program(String),
-    /// Its value will not be what is asked for.
+    /// The type of its value differs from the requested one.
     #[error("CEL expression output type mismatch: expected {expected}, got {found}")]
     OutputType {
         /// The type that was asked for.
@@ -47,10 +47,10 @@ pub enum Error {
     /// What is left to the run was too little for reading it.
     #[error("the CEL expressions of one object are too long together; make them fewer or shorter")]
     TooMuch,
-    /// Its value is no boolean.
+    /// Its value is not a boolean.
     #[error("failed to evaluate CEL expression as boolean: '{0}'")]
     NotBoolean(String),
-    /// Its value is no text.
+    /// Its value is not a text.
     #[error("failed to evaluate CEL expression as string: '{0}'")]
     NotText(String),
     /// Its value is nothing that JSON has.
@@ -66,8 +66,8 @@ pub const READING: Allowance = Allowance { steps: 200_000_000, bytes: 256 << 20 
 const READ_STEPS: u64 = 1_000;
 const READ_BYTES: u64 = 1_000;
 
-/// Stack that a thread needs which reads expressions or evaluates them, whatever they are: the parser takes the most of
-/// it, for the deepest text that is read.
+/// Stack size of a thread that reads or evaluates any expression: the parser takes most of it, for the deepest text
+/// that is read.
 pub const REQUIRED_STACK_BYTES: usize = 64 << 20;
 
 /// An expression, ready to be evaluated.
@@ -100,8 +100,8 @@ impl Expression {
 
     /// Reads an expression over some variables, each a map from text to anything, and checks that it gives a boolean.
     ///
-    /// Parity(flux): a mere field such as `self.ready` is of no type that is known, and is refused; `self.ready == true`
-    /// is what such an expression has to say.
+    /// Parity(flux): a mere field such as `self.ready` has no known type, and is refused; such an expression has to be
+    /// written as `self.ready == true`.
     ///
     /// # Errors
     /// If it is not in the language, if its names or types are wrong, or if it would give something else.
@@ -173,7 +173,7 @@ impl Expression {
     /// Evaluates it over variables.
     ///
     /// # Errors
-    /// If something in it fails, as a field that is not there, or if its value is no boolean.
+    /// If something in it fails, as a field that is missing, or if its value is not a boolean.
     pub fn evaluate_bool(&self, variables: &[(&str, &Json)]) -> Result<bool, Error> {
         self.evaluate_bool_within(variables, &mut one_evaluation())
     }
@@ -213,7 +213,7 @@ impl Expression {
     /// Evaluates it over variables to a text.
     ///
     /// # Errors
-    /// If something in it fails, or if its value is no text.
+    /// If something in it fails, or if its value is not a text.
     pub fn evaluate_text(&self, variables: &[(&str, &Json)]) -> Result<String, Error> {
         match self.value(ExpressionVariables::Named(variables), &mut one_evaluation())? {
             CelValue::String(text) => Ok(text.to_string()),

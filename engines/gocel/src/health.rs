@@ -1,6 +1,6 @@
 //! The health of objects by expressions of their own: `healthCheckExprs`.
 //!
-//! Here: which expressions are for an object, and what they say. Elsewhere: kinds without expressions, and an object
+//! Here: which expressions are for an object, and their results. Elsewhere: kinds without expressions, and an object
 //! that is being deleted or not there (`apply`).
 //!
 //! Source of the semantics: fluxcd/pkg/runtime 0.110 `cel` (RFC 0009).
@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::{Error, Expression};
 
-/// What a spec says about the health of one kind.
+/// The health check of one kind in a spec.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HealthCheck<'a> {
     /// As `acme.io/v1`. The version does not count.
@@ -23,11 +23,11 @@ pub struct HealthCheck<'a> {
     pub current: &'a str,
     /// When it is on its way.
     pub in_progress: Option<&'a str>,
-    /// When it will not get there by itself.
+    /// When the object has failed.
     pub failed: Option<&'a str>,
 }
 
-/// Why health checks are none. The messages are Flux's.
+/// Why health checks are not valid. The messages are Flux's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HealthCheckError {
     /// Two are for the same kind.
@@ -38,7 +38,7 @@ pub enum HealthCheckError {
         /// Which one, from 0.
         index: usize,
     },
-    /// There is none for `current`.
+    /// There is no expression for `current`.
     #[error(
         "failed to create custom status evaluator for healthchecks[{index}]: expression Current not specified"
     )]
@@ -46,7 +46,7 @@ pub enum HealthCheckError {
         /// Which one, from 0.
         index: usize,
     },
-    /// One is no expression.
+    /// One is not an expression.
     #[error(
         "failed to create custom status evaluator for healthchecks[{index}]: failed to parse the expression {field}: {error}"
     )]
@@ -60,14 +60,14 @@ pub enum HealthCheckError {
     },
 }
 
-/// What expressions say about an object.
+/// The result of the expressions for an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
     /// It is what its spec asks for.
     Current,
     /// It is on its way.
     InProgress,
-    /// It will not get there by itself.
+    /// The object has failed.
     Failed,
 }
 
@@ -86,7 +86,7 @@ impl HealthChecks {
     /// Reads the expressions of all checks, at the cost of a run.
     ///
     /// # Errors
-    /// Says which one is wrong and why.
+    /// Names the invalid one and the reason.
     pub fn new(checks: &[HealthCheck<'_>], run: &mut Meter) -> Result<Self, HealthCheckError> {
         let mut evaluators = BTreeMap::new();
         for (index, check) in checks.iter().enumerate() {
@@ -104,7 +104,7 @@ impl HealthChecks {
         Ok(Self(evaluators))
     }
 
-    /// Whether there are none.
+    /// Whether there are no health checks.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -121,9 +121,9 @@ impl HealthChecks {
 
     /// Judges an object, whose fields are the variables. None if there are no expressions for its kind.
     ///
-    /// An object whose `status.observedGeneration` is not its generation is in progress whatever the expressions say.
-    /// They are asked in the order in progress, failed, current; if none holds it is in progress. What they use up is
-    /// used up for the run.
+    /// An object whose `status.observedGeneration` is not its generation is in progress; its expressions are not
+    /// evaluated. Otherwise they are evaluated in the order in progress, failed, current; if none holds it is in
+    /// progress. Their cost is counted against the limit of the run.
     ///
     /// # Errors
     /// If one has no boolean value.

@@ -27,7 +27,7 @@ pub(crate) struct Overload {
 pub(crate) enum Dispatch {
     /// By the arguments' types.
     Signature,
-    /// There is one implementation, which looks for itself, for that many arguments.
+    /// One implementation for that many arguments, which checks their types itself.
     Single(usize),
 }
 

@@ -14,7 +14,7 @@ use crate::depth::{self, MAX_DEPTH, Unreadable};
 pub(crate) const MAX_CHARACTERS: usize = 100_000;
 /// Nodes of a syntax tree once `optMap` and `optFlatMap` are replaced, which each write their target twice.
 ///
-/// Differs(cel-go): there is no such limit; forty of them in a row end the process there.
+/// Differs(cel-go): cel-go has no such limit; forty of them in a row end the process there.
 const MAX_NODES: usize = 500_000;
 
 /// A place in the text and what is wrong there.
@@ -97,7 +97,7 @@ enum Unexpandable {
     NoVariable(u64, &'static str),
 }
 
-/// Replaces `optMap` and `optFlatMap` by what they stand for; says how many nodes there are then.
+/// Replaces `optMap` and `optFlatMap` by what they stand for; returns how many nodes there are then.
 fn expand(expr: &mut IdedExpr) -> Result<usize, Unexpandable> {
     let mut nodes = 1usize;
     let mut within = |expr: &mut IdedExpr| -> Result<usize, Unexpandable> {

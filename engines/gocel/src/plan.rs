@@ -93,10 +93,10 @@ pub(crate) struct Qualifier {
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) name: String,
-    /// None for a name that no function has, which is no error until it is called.
+    /// None for a name that no function has, which is not an error until it is called.
     pub(crate) function: Option<&'static Function>,
     pub(crate) args: Vec<CelNode>,
-    /// For messages that tell calls apart by number.
+    /// For messages that identify calls by number.
     pub(crate) id: u64,
     /// The pattern of `matches`, where it is a text of the expression.
     pub(crate) pattern: Option<Regexp>,
@@ -118,10 +118,10 @@ pub(crate) struct Fold {
 const CONVERSIONS: [&str; 10] =
     ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
 
-/// Makes a plan of an expression; `is_checked` says that its names were found by the checker.
+/// Makes a plan of an expression; `is_checked` means that its names were found by the checker.
 ///
 /// # Errors
-/// In cel-go's words: a call that nothing implements, a pattern that is none, a literal that cannot be converted.
+/// In cel-go's words: a call of an unknown function, an invalid pattern, a literal that cannot be converted.
 pub(crate) fn plan(expr: &IdedExpr, is_checked: bool, run: &mut Meter) -> Result<CelNode, String> {
     Planner { is_checked, run: RefCell::new(run) }.plan(expr)
 }
@@ -162,7 +162,7 @@ impl Planner<'_> {
                 },
                 qualifiers: Vec::new(),
             }),
-            // What the checker took to be a name is one.
+            // The checker has resolved this as a name.
             Expr::Select(_)
                 if self.is_checked
                     && let Some(name) = qualified_name(expr)
@@ -351,7 +351,7 @@ fn unimplemented(function: Option<&Function>, args: usize) -> Option<&'static st
             Dispatch::Signature => match function.overloads.as_slice() {
                 [only] => {
                     let arity = only.params.len();
-                    // Those of other numbers are called with whatever there is, and look themselves.
+                    // Functions of other arities accept any arguments, and check them themselves.
                     let looks_itself = !matches!(arity, 1 | 2)
                         || matches!(only.params.get(1), Some(Type::List(of)) if **of == Type::Dyn);
                     arity == args || looks_itself

@@ -82,7 +82,7 @@ pub fn sprintln_within(values: &[GoRuntimeValue], limits: FormatLimits) -> Resul
     printer.finish()
 }
 
-/// Go's `fmt.Sprintf`; what is wrong with the format or the values stands in the text, as in Go.
+/// Go's `fmt.Sprintf`; errors in the format or the values appear in the text, as in Go.
 ///
 /// # Errors
 /// When the text is beyond the default limits.

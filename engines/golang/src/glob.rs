@@ -4,7 +4,7 @@
 //! match (`compile.rs`), matching (`matcher.rs`).
 //! Elsewhere: `.helmignore`, `.sourceignore` (each its own rules around such globs).
 //!
-//! gobwas matches by shortcuts that do not always mean what a pattern says: `{**,x}/d` does not match `a/b/d`.
+//! gobwas matches by shortcuts that do not always follow the pattern: `{**,x}/d` does not match `a/b/d`.
 //! Charts were written against that, so the shortcuts are the same here.
 //!
 //! ```
@@ -33,7 +33,7 @@ pub const MAX_NESTING: usize = 32;
 /// limit, and time can grow with the length of the text to the power of the number of stars.
 pub const MAX_STEPS: usize = 4 << 20;
 
-/// Why a text is no glob, in gobwas' words, or has not been matched.
+/// Why a text is not a glob, in gobwas' words, or has not been matched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A `[` without `]`.
@@ -53,7 +53,7 @@ pub enum Error {
     /// An empty class.
     #[error("could not parse range")]
     EmptyRange,
-    /// A replacement character: what was there was no UTF-8.
+    /// A replacement character: the bytes were not UTF-8.
     #[error("could not read rune")]
     NotUtf8,
     /// Longer than [`MAX_GLOB`].
@@ -68,7 +68,7 @@ pub enum Error {
 }
 
 /// A glob as gobwas/glob reads it: `*` and `?` stop at separators, `**` does not; `[a-z]`, `[!abc]`, `{a,b*}`,
-/// `\` before what is meant literally.
+/// `\` before a literal character.
 #[derive(Debug, Clone)]
 pub struct Glob {
     matcher: matcher::Matcher,

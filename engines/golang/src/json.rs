@@ -14,7 +14,7 @@ use lexer::{JsonToken, Lexer};
 /// How deep lists and objects may be nested, as in Go.
 const MAX_DEPTH: usize = 10_000;
 
-/// Why a text is no JSON, in Go's words.
+/// Why a text is not JSON, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -75,7 +75,7 @@ impl OpenJsonContainer {
     }
 }
 
-/// Reads the value at the beginning of `text`, and says how many bytes it took, as `json.Decoder` does.
+/// Reads the value at the beginning of `text`, and returns how many bytes it took, as `json.Decoder` does.
 ///
 /// Every number is a `float64`; of a key that is set twice the last value counts; what is not UTF-8 becomes U+FFFD.
 /// What follows the value is not examined.
@@ -110,7 +110,7 @@ pub fn decode(text: &[u8]) -> Result<DecodedJson, Error> {
 fn prefix(text: &[u8]) -> Result<(DecodedJson, usize), Error> {
     let mut lexer = Lexer::new(text);
     let mut open: Vec<OpenJsonContainer> = Vec::new();
-    // Go finds the end of the value first, so what is no JSON is reported before what does not fit.
+    // Go finds the end of the value first, so invalid JSON is reported before a value that does not fit.
     let mut misfit = None;
     loop {
         let mut done = match lexer.value()? {

@@ -1,17 +1,17 @@
-//! What a render, a build or an evaluation of somebody's text may use up.
+//! Limits of what a render, a build or an evaluation of a user's text may use.
 //!
-//! Here: counting steps and bytes, and noticing that the caller wants an end. Elsewhere: what costs how much (whoever
-//! counts), and the clock (whoever calls: engines have none).
+//! Here: counting steps and bytes, and noticing that the caller wants to stop. Elsewhere: what costs how much (the
+//! engine that counts), and the clock (the caller: engines have none).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Told by the caller that the time is over; loops check it. Clones are the same one.
+/// The caller's signal that the time is over; loops check it. Clones share one signal.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Ends whatever checks it.
+    /// Stops every loop that checks it.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -69,7 +69,7 @@ impl Meter {
         Self { allowance, steps: 0, bytes: 0, look_at: 0, stop }
     }
 
-    /// To be called when so many of the bytes are kept no more.
+    /// To be called when so many of the bytes are freed.
     pub fn free(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }

@@ -32,13 +32,13 @@ use crate::strconv;
 pub(crate) const MAX_PATTERN: usize = 32 << 10;
 
 /// Most bytes that a compiled pattern takes. Differs(go): it counts instructions, of which a class of
-/// characters is one, so a few patterns such as `\pL{1000}` are too large here and not there.
+/// characters is one, so a few patterns such as `\pL{1000}` are too large here and not in Go.
 pub(crate) const MAX_COMPILED: usize = 32 << 20;
 
 /// Most bytes that a pattern takes which [`Regexp::is_small`].
 const MAX_SMALL_PATTERN_BYTES: usize = 256 << 10;
 
-/// The sizes that are tried one after the other: how large a pattern is, is not told by the crate.
+/// The limits that are tried one after the other, because the `regex` crate does not report the size of a pattern.
 const PATTERN_SIZE_LIMITS_BYTES: [usize; 5] =
     [4 << 10, 16 << 10, MAX_SMALL_PATTERN_BYTES, 2 << 20, MAX_COMPILED];
 
@@ -48,7 +48,7 @@ const MIN_STATE_BYTES: usize = 64;
 /// Most bytes of a text with replacements. Differs(go): it has no limit.
 pub(crate) const MAX_REPLACED: usize = 64 << 20;
 
-/// How deep a pattern may nest: groups that capture, sequences, alternatives, repetitions. Differs(go): there
+/// How deep a pattern may nest: groups that capture, sequences, alternatives, repetitions. Differs(go): in Go
 /// it is 1000, for which the compiler of the crate would need more than a usual stack.
 pub const MAX_NESTING: usize = 250;
 
@@ -61,7 +61,7 @@ pub enum RegexpError {
     /// A `\` before something that it gives no meaning.
     #[error("invalid escape sequence")]
     Escape,
-    /// A group's name that is none.
+    /// A group's name that is not valid.
     #[error("invalid named capture")]
     NamedCapture,
     /// A `(?` that Go does not know.
@@ -96,7 +96,7 @@ pub enum RegexpError {
     TooLarge,
 }
 
-/// Why a pattern is none, or a replacement was not made.
+/// Why a pattern is not valid, or a replacement was not made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// In Go's words.
@@ -129,7 +129,7 @@ impl Error {
     }
 }
 
-/// A pattern that is ready to be used. Strings are UTF-8, so that of bytes which are not nothing is said here.
+/// A pattern that is ready to be used. Texts must be UTF-8; Go's behaviour for other bytes is not reproduced.
 #[derive(Debug, Clone)]
 pub struct Regexp {
     pattern: String,
@@ -155,7 +155,7 @@ impl Regexp {
             let mut builder = RegexBuilder::new(&regex);
             builder.size_limit(size).dfa_size_limit(2 << 20).nest_limit(u32::MAX).build()
         };
-        // Whatever Go refuses has been refused, so the size is all that is left.
+        // All that Go refuses has been refused before, so only the size can be the reason.
         let fitting =
             PATTERN_SIZE_LIMITS_BYTES.into_iter().find_map(|size| Some((build(size).ok()?, size)));
         let (regex, size) =
@@ -200,7 +200,7 @@ impl Regexp {
         self.regex.is_match(text)
     }
 
-    /// The first match. Go's `FindString` says an empty text for none.
+    /// The first match. Go's `FindString` returns an empty text for none.
     pub fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
         self.regex.find(text).map(|found| found.as_str())
     }
@@ -220,11 +220,11 @@ impl Regexp {
 
     /// [`Regexp::find_all`] as long as the caller agrees.
     ///
-    /// `next` is told before each search how many bytes are left: one search can examine all of them, so all together
-    /// can take a time that grows with the square of the text's length.
+    /// The caller's `next` gets, before each search, the number of bytes that are left: one search can examine all of
+    /// them, so all together can take a time that grows with the square of the text's length.
     ///
     /// # Errors
-    /// What `next` says.
+    /// The error of `next`.
     pub fn find_all_while<'t, E>(
         &self,
         text: &'t str,
@@ -243,7 +243,7 @@ impl Regexp {
     /// [`Regexp::split`] as long as the caller agrees: `next` is that of [`Regexp::find_all_while`].
     ///
     /// # Errors
-    /// What `next` says.
+    /// The error of `next`.
     pub fn split_while<'t, E>(
         &self,
         text: &'t str,
@@ -305,7 +305,7 @@ impl Regexp {
     }
 }
 
-/// Of who searches strings that are known to be short.
+/// For searches in strings that are known to be short.
 fn free(_: usize) -> Result<(), Infallible> {
     Ok(())
 }
@@ -315,7 +315,7 @@ fn width(text: &str, at: usize) -> usize {
     text[at..].chars().next().map_or(0, char::len_utf8)
 }
 
-/// A pattern that matches a text and nothing else.
+/// A pattern that matches only this text.
 pub fn quote_meta(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
     for character in text.chars() {

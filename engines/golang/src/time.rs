@@ -2,7 +2,7 @@
 //!
 //! Here: a time. Below: durations (`duration.rs`), the calendar (`calendar.rs`), zones (`zone.rs`), layouts
 //! (`layout.rs`), writing (`format.rs`) and reading (`parse.rs`) by them, what templates see of times (`object.rs`).
-//! Elsewhere: what the time is; a caller says that.
+//! Elsewhere: the current time, which a caller passes.
 //!
 //! ```
 //! use golang::time::{RFC3339, Time, Zone};
@@ -38,7 +38,7 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 /// A moment, and the zone in which it is written.
 ///
-/// Equality and order are those of the moment (Go's `Equal` and `Compare`), whatever the zone.
+/// Equality and order are those of the moment (Go's `Equal` and `Compare`); the zone does not matter.
 /// Years beyond ±292 billion are not reached; arithmetic stops there, where Go's wraps around.
 #[derive(Debug, Clone)]
 pub struct Time {

@@ -9,7 +9,7 @@ mod write;
 use crate::strconv::{Quoting, quote};
 use write::UrlComponent;
 
-/// Why a text is no URL, in Go's words.
+/// Why a text is not a URL, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("parse {}: {reason}", quoted(.url))]
 pub struct ParseError {
@@ -18,14 +18,14 @@ pub struct ParseError {
     reason: String,
 }
 
-/// The parts of a URL, without escapes except where said.
+/// The parts of a URL, without escapes unless a field has them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Url {
     /// In lower case, without the colon.
     pub scheme: Vec<u8>,
     /// What follows a scheme without a slash, as it was written.
     pub opaque: Vec<u8>,
-    /// Who asks.
+    /// User and password.
     pub user: Option<User>,
     /// Name or address, and the port if there is one.
     pub host: Vec<u8>,

@@ -5,7 +5,7 @@ use std::fmt;
 use golang::meter::WorkLimitExceeded;
 use golang::value::CallError;
 
-/// A text is no template.
+/// A text is not a template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("template: {template}:{line}: {message}")]
 pub struct ParseError {
@@ -41,7 +41,7 @@ pub struct ExecError {
     pub place: Option<TemplateLocation>,
     /// What is wrong, up to where the text of its source goes on.
     pub message: String,
-    /// What a function said.
+    /// The error of a function.
     pub source: Option<Box<FunctionError>>,
 }
 

@@ -32,7 +32,7 @@ const COPIED_ENTRY_BYTES: usize = 20;
 /// The longest text of a node in a message.
 const MAX_NODE_TEXT_BYTES: usize = 64 << 10;
 
-/// Runs a template of a set within what is left of the limits.
+/// Runs a template of a set within the rest of the limits.
 pub(crate) fn run(
     set: &Set,
     name: &str,
@@ -129,7 +129,7 @@ enum Items {
     List(List, usize),
     Bytes(golang::value::Str, usize),
     Map(std::vec::IntoIter<(golang::value::Str, GoRuntimeValue)>, Type),
-    /// Of a map whose keys are no strings.
+    /// Of a map whose keys are not strings.
     Entries(std::vec::IntoIter<(GoRuntimeValue, GoRuntimeValue)>),
 }
 
@@ -187,7 +187,7 @@ impl<'s> TemplateRun<'s, '_> {
 
     fn failure(&self, message: impl Into<String>, source: FunctionError) -> Box<ExecError> {
         let source = match source {
-            // The text was only given what is left of the output.
+            // The text was only given the rest of the output's limit.
             FunctionError::Limit(LimitError::Value(golang::fmt::Error::TooLong(most)))
                 if most == self.budget.room() =>
             {

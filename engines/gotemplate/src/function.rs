@@ -31,7 +31,7 @@ const FUNCTION_BUCKET_COUNT: usize = 512;
 #[derive(Clone)]
 pub struct Functions {
     all: Vec<(Box<str>, FunctionEntry)>,
-    /// The places of functions in `all`; each is in the list that [`list_of`] says of its name.
+    /// The places of functions in `all`; each is in the list that [`list_of`] returns for its name.
     lists: Vec<Vec<u32>>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum Callee {
 impl Functions {
     /// Adds a function, or replaces the one of that name.
     ///
-    /// Its body gets arguments of its signature only; what it says of an error becomes `error calling <name>: …`.
+    /// Its body gets arguments of its signature only; its errors become `error calling <name>: …`.
     pub fn insert(
         &mut self,
         name: &str,
@@ -73,7 +73,7 @@ impl Functions {
         match known {
             Some((_, known)) => *known = entry,
             None => {
-                // There are as many as somebody has written.
+                // There are only as many as are registered in the source code.
                 let place = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
                 self.lists[list_of(name)].push(place);
                 self.all.push((name.into(), entry));
@@ -161,7 +161,7 @@ impl<'r> Call<'r> {
         exec::run_tree(set, &template.0, data, self.host, self.budget)
     }
 
-    /// Says that so many bytes are about to be made, of a text or of anything else.
+    /// Counts bytes that are about to be made, of a text or of another value.
     ///
     /// # Errors
     /// When the run has made too much text.
@@ -169,7 +169,7 @@ impl<'r> Call<'r> {
         Ok(self.budget.produce(bytes)?)
     }
 
-    /// Says that work for so many items is about to be done.
+    /// Counts work for so many items, before it is done.
     ///
     /// # Errors
     /// When the run has taken too many steps.
@@ -196,7 +196,7 @@ impl<'r> Call<'r> {
         Ok(())
     }
 
-    /// What the run uses up, for what counts it by itself.
+    /// The meter of the run, for functions that count their own cost.
     pub fn meter(&mut self) -> &mut Meter {
         self.budget.meter()
     }

@@ -48,23 +48,23 @@ impl Default for TemplateLimits {
     }
 }
 
-/// What is left of the limits, in one run or in several that share it.
+/// The rest of the limits, in one run or in several that share it.
 #[derive(Debug)]
 pub struct TemplateBudget {
     pub(crate) limits: TemplateLimits,
     meter: Meter,
     calls: usize,
-    /// Bytes of what errors may still say: they are told when all else is used up.
+    /// Bytes that are reserved for error texts: errors are reported even when all else is used up.
     words: AtomicUsize,
 }
 
 impl TemplateBudget {
-    /// Nothing is used up, and nobody wants an end.
+    /// A new budget: nothing is used up, and the caller has no stop signal.
     pub fn new(limits: TemplateLimits) -> Self {
         Self::with_stop(limits, Stop::default())
     }
 
-    /// Nothing is used up; the run ends when the caller says so.
+    /// Nothing is used up; the run ends when the caller's signal is set.
     pub fn with_stop(limits: TemplateLimits, stop: Stop) -> Self {
         let allowance = Allowance { steps: limits.steps, bytes: limits.output as u64 };
         Self {
@@ -92,7 +92,7 @@ impl TemplateBudget {
         self.meter.join(&part.meter);
     }
 
-    /// What counts. What is done before and after the templates are run counts in the same.
+    /// The meter of the run, for work before and after the templates, too.
     pub fn meter(&mut self) -> &mut Meter {
         &mut self.meter
     }
@@ -108,7 +108,7 @@ impl TemplateBudget {
     /// How many bytes may still be made.
     pub(crate) fn room(&self) -> usize {
         let Allowance { steps, bytes } = self.meter.left();
-        // Whoever makes them takes a step for each few of them.
+        // A function that makes these bytes takes a step for each few of them.
         usize::try_from(bytes.min(steps.saturating_mul(WRITTEN_BYTES_PER_STEP)))
             .unwrap_or(usize::MAX)
     }
@@ -119,7 +119,7 @@ impl TemplateBudget {
         golang::fmt::FormatLimits { bytes: self.room().min(usual.bytes), ..usual }
     }
 
-    /// How many of so many bytes an error may say.
+    /// How many of so many bytes an error may quote.
     pub(crate) fn words(&self, wanted: usize) -> usize {
         let left = self.words.load(Ordering::Relaxed);
         self.words.store(left.saturating_sub(wanted), Ordering::Relaxed);

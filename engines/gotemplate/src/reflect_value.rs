@@ -6,7 +6,7 @@ use golang::value::Type;
 /// How a value was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
-    /// Not at all: there is none.
+    /// There is no value.
     Absent,
     /// As itself.
     Plain,
@@ -26,7 +26,7 @@ pub(crate) struct Slot {
 impl Slot {
     pub(crate) const ABSENT: Self = Self { value: GoRuntimeValue::Nil, how: How::Absent };
 
-    /// A value as itself; nil is none.
+    /// A value as itself; nil is absent.
     pub(crate) fn plain(value: GoRuntimeValue) -> Self {
         match value {
             GoRuntimeValue::Nil => Self::ABSENT,

@@ -15,7 +15,7 @@ use crate::parse::{self, Settings, Tree};
 /// What a map without the key of a field gives; Go's option `missingkey`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MissingKey {
-    /// No value: prints as `<no value>`, and a field of it is no value either.
+    /// No value: prints as `<no value>`, and its fields are no value either.
     #[default]
     Default,
     /// The zero value of the map's type: for `interface {}` a nil, of which a field is an error.
@@ -89,11 +89,11 @@ impl Set {
 
     /// Parses a text as the template of that name, and those that it defines.
     ///
-    /// A template replaces one of the same name, unless it is empty but for white space and comments; the one
-    /// that is given back is what the text says, also then. Nothing changes when there is an error.
+    /// A template replaces one of the same name, unless it is empty but for white space and comments; the returned one
+    /// is always that of the text. Nothing changes when there is an error.
     ///
     /// # Errors
-    /// When the text is no template: Go's message.
+    /// When the text is not a template: Go's message.
     pub fn parse(&mut self, name: &str, text: &[u8]) -> Result<Template, ParseError> {
         let parsed = self.read(name, text)?;
         Ok(self.add(parsed))

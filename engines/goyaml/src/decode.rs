@@ -103,7 +103,7 @@ impl<'n> Decoder<'n, '_> {
     fn run(mut self) -> Result<(Values<'n>, ValueId), Error> {
         let mut done = self.visit(0, None)?;
         loop {
-            // A finished value goes to what waits for it; then that goes on.
+            // A finished value goes to the frame that waits for it; then that frame goes on.
             if let Some(value) = done
                 && let Some(root) = self.deliver(value)?
             {

@@ -90,7 +90,7 @@ fn split(input: &[u8]) -> Result<Vec<StreamPart<'_>>, Error> {
     Ok(parts)
 }
 
-/// Parity(kubernetes): `---x` is no separator and no content either.
+/// Parity(kubernetes): `---x` is neither a separator nor content.
 fn check_separator(line: &[u8], at: Mark) -> Result<(), Error> {
     match line.get(3) {
         None | Some(b' ' | b'\t' | b'\r' | b'\n') => Ok(()),

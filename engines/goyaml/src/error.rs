@@ -5,7 +5,7 @@ use crate::reader::Mark;
 
 /// Why a text could not be read.
 ///
-/// Displays as the Go libraries say it, so it may be compared with what `kubectl`, Helm or Flux
+/// The text is that of the Go libraries, so it may be compared with what `kubectl`, Helm or Flux
 /// print.
 /// Go's line numbers are kept as they are: a syntax error in the first line has none, and a parser's
 /// error (`did not find expected key`) names the line before.
@@ -34,7 +34,7 @@ impl Error {
         }
     }
 
-    /// Bytes that are no text; Go never says where.
+    /// Bytes that are not text; Go never reports where.
     pub(crate) fn encoding(problem: &str, at: Mark) -> Self {
         Self { text: format!("yaml: {problem}"), line: Some(at.line + 1) }
     }
@@ -69,12 +69,12 @@ impl Error {
         Self { text, line: Some(at.line + 1) }
     }
 
-    /// A node that cannot be decoded; Go does not say where.
+    /// A node that cannot be decoded; Go does not report where.
     pub(crate) fn node(problem: impl std::fmt::Display, at: Mark) -> Self {
         Self { text: format!("yaml: {problem}"), line: Some(at.line + 1) }
     }
 
-    /// Keys that were set twice: what Go says of each, and the line of the first.
+    /// Keys that were set twice: Go's message about each, and the line of the first.
     pub(crate) fn duplicates(problems: &[String], first: Mark) -> Self {
         let text = format!("yaml: unmarshal errors:\n  {}", problems.join("\n  "));
         Self { text, line: Some(first.line + 1) }

@@ -1,4 +1,4 @@
-//! The steps of a document, in the order of the text: what the parser tells the composer.
+//! The steps of a document, in the order of the text: the output of the parser and the input of the composer.
 
 use crate::reader::Mark;
 use crate::token::Style;

@@ -9,7 +9,7 @@ pub(crate) fn float64(float: f64) -> String {
     special(float).unwrap_or_else(|| general(&serde_json::to_string(&float)))
 }
 
-/// `strconv.FormatFloat(float, 'g', -1, 32)`: with the digits that tell 32-bit floats apart.
+/// `strconv.FormatFloat(float, 'g', -1, 32)`: with the fewest digits that distinguish 32-bit floats.
 pub(crate) fn float32(float: f64) -> String {
     // Rounding to 32 bits is what Go does too.
     let short = float as f32;

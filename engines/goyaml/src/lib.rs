@@ -46,7 +46,7 @@ pub use walk::Walk;
 use limits::YamlBudget;
 use serde_json::Value;
 
-/// Which library's YAML is meant.
+/// A library whose YAML is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Dialect {
@@ -94,10 +94,11 @@ pub fn to_value<M: Maker>(input: &[u8]) -> Result<M::Value, Error> {
     }
 }
 
-/// Reads the first document of `input` as [`to_json`] does, for who examines some of its entries only.
+/// Reads the first document of `input` as [`to_json`] does, for callers that examine some of its entries only.
 ///
-/// `wants` says of a key, and of how many lists and maps it is in, from one, whether its entry is wanted. Others may be
-/// missing from the value, with all that is in them. What is wrong with any of them is an error nevertheless.
+/// `wants` gets a key, and the number of lists and maps that it is in, from one; it returns whether the entry is
+/// wanted. Others may be missing from the value, with all that is in them. What is wrong with any of them is an error
+/// nevertheless.
 pub fn to_json_of(input: &[u8], wants: impl Fn(usize, &str) -> bool) -> Result<Value, Error> {
     match plain_document::read::<plain_document::Json>(input, wants) {
         Some(value) => Ok(value),

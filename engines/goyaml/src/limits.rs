@@ -1,4 +1,4 @@
-//! How much of a text is read before reading it is refused, and how much is left of that.
+//! How much of a text is read before reading it is refused, and how much of that is left.
 
 use crate::error::Error;
 use crate::reader::Mark;
@@ -34,7 +34,7 @@ impl Default for YamlLimits {
     }
 }
 
-/// What is left of the limits while one input is read.
+/// The rest of the limits while one input is read.
 #[derive(Debug)]
 pub(crate) struct YamlBudget {
     limits: YamlLimits,

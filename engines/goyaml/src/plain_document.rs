@@ -1,8 +1,8 @@
 //! Documents that are written plainly, read line by line straight into values.
 //!
-//! Nearly all that people and Go write is keys, lists, scalars and block scalars, one a line. That much is recognised
-//! here without tokens, events and nodes, and only where it means the same in every reader of YAML and cannot be wrong.
-//! Whatever else stands anywhere in a text makes it one for the whole reader, so nothing here has an error of its own.
+//! Nearly all YAML that people and Go write is keys, lists, scalars and block scalars, one a line. Only that is
+//! recognized here, without tokens, events and nodes, and only where it means the same in every reader of YAML and
+//! cannot be wrong. A text with anything else is left to the whole reader, so nothing here has an error of its own.
 //!
 //! Here: lines, and which collection they belong to. Below: scalars (`plain/scalar.rs`), lists and maps within a line
 //! (`plain/flow.rs`). Elsewhere: the whole reader (the crate's root), what a text means (`resolve`).
@@ -24,7 +24,7 @@ const MAX_DEPTH: usize = 100;
 /// How many values are read here; the whole reader counts what lies beyond.
 pub(crate) const MAX_VALUES: usize = 1_000_000;
 
-/// The longest key in bytes; what is much longer is none for go-yaml.
+/// The longest key in bytes; go-yaml does not accept much longer ones.
 const MAX_KEY: usize = 256;
 
 /// What values are made of: a library's own, so that a text need not become another one's first.
@@ -166,7 +166,7 @@ pub(crate) fn read<M: Maker>(
     reader.finish()
 }
 
-/// Whether there are only line feeds and characters that are no control, line end or byte order mark.
+/// Whether there are only line feeds and characters that are not controls, line ends or byte order marks.
 fn has_plain_characters(text: &str) -> bool {
     let is_plain = |byte: &u8| matches!(byte, b'\n' | b' '..=b'~');
     // Without an early end, the compiler compares many bytes at once.

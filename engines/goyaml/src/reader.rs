@@ -181,7 +181,7 @@ impl<'i> YamlInputReader<'i> {
         }
     }
 
-    /// Passes one character that is no line break.
+    /// Skips one character that is not a line break.
     #[inline]
     pub(crate) fn skip(&mut self) {
         if !self.is_blank(0) {

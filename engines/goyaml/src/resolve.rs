@@ -158,7 +158,7 @@ fn number(dialect: Dialect, text: &str) -> Scalar {
     if let Scalar::Float(float) = float(plain) {
         return Scalar::Float(float);
     }
-    // Parity(go-yaml v2): what follows `0b` is parsed again by itself, so a second sign is allowed:
+    // Parity(go-yaml v2): what follows `0b` is parsed as a number of its own, so a second sign is allowed:
     // `0b-101` is -5.
     // Version 3 does the same for `0o`.
     let (rest, base) = match (plain.strip_prefix("0b"), plain.strip_prefix("0o")) {

@@ -37,7 +37,7 @@ const LOOKAHEAD_TOKEN_COUNT: usize = 2;
 #[derive(Debug, Clone, Copy)]
 struct SimpleKey {
     possible: bool,
-    /// Nothing but a key can stand here, so it is an error if it is none.
+    /// Only a key can stand here, so anything else is an error.
     required: bool,
     /// Which token of the stream, counted from 0, it begins with.
     token: i64,

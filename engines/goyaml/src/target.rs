@@ -5,7 +5,7 @@
 /// Where it has a text, a number or truth becomes one: `version: 1.10` is `"1.1"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeTarget {
-    /// Anything that is no text and holds none: values stay what they are.
+    /// Any type that is not text and does not hold text: values stay what they are.
     Any,
     /// A `string`.
     Text,

@@ -27,8 +27,9 @@
 //! 4. [`emit()`] walks a tree; `emit/state.rs` puts comments, indicators and indentation where Go
 //!    puts them, and `emit/writer.rs` writes scalars.
 //! 5. `encode` makes the nodes that Go writes for a value ([`encode()`]).
-//! 6. `scalar_positions` says where in the text each scalar stands, for callers that replace a few ([`scalar_places`]).
-//! 7. `round_trip` says of which nodes writing and reading again would change nothing ([`is_stable`]).
+//! 6. `scalar_positions` finds where in the text each scalar stands, for callers that replace a few
+//!    ([`scalar_places`]).
+//! 7. `round_trip` finds the nodes that writing and reading again would not change ([`is_stable`]).
 //!
 //! What a key means to kustomize or Kubernetes is not known here.
 

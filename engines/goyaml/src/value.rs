@@ -30,7 +30,7 @@ pub(crate) enum GoValue<'n> {
 ///
 /// Their order shows in errors only.
 /// Parity(go): printing sorts keys of different types by where the linker has put the types; this
-/// is the order that was seen.
+/// is the observed order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key<'n> {
     Null,

@@ -14,8 +14,8 @@ use crate::{DecodeTarget, Dialect, decode, json, node};
 
 /// Goes through the first document of a text, from its beginning to its end.
 ///
-/// Whoever entered a map asks [`Walk::key`] until there is none, and after each key reads what it holds; whoever entered
-/// a list does so with [`Walk::item`].
+/// After entering a map the caller asks [`Walk::key`] until there is none, and after each key reads its value; after
+/// entering a list it does so with [`Walk::item`].
 ///
 /// Differs(go-yaml v2): an alias may only name what is in the same piece, and merge keys are read within pieces only.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Walk<'i> {
 }
 
 impl<'i> Walk<'i> {
-    /// Begins in front of the document; `None` if there is none.
+    /// Begins in front of the document; `None` if the text has none.
     ///
     /// [`YamlLimits::bytes`] holds for the text, all others hold for each piece that is read.
     ///
@@ -43,7 +43,7 @@ impl<'i> Walk<'i> {
         Ok(Some(Self { parser, limits, next }))
     }
 
-    /// Goes into the map that comes; `false` if null stands in its place, which is passed over.
+    /// Enters the next map; `false` if null stands in its place, which is passed over.
     ///
     /// # Errors
     /// Something else comes, or the text cannot be read.
@@ -51,7 +51,7 @@ impl<'i> Walk<'i> {
         self.enter(|kind| matches!(kind, EventKind::MappingStart { .. }), "map")
     }
 
-    /// Goes into the list that comes; `false` if null stands in its place, which is passed over.
+    /// Enters the next list; `false` if null stands in its place, which is passed over.
     ///
     /// # Errors
     /// Something else comes, or the text cannot be read.
@@ -62,7 +62,7 @@ impl<'i> Walk<'i> {
     /// The next key of the map that was entered; `None` leaves the map.
     ///
     /// # Errors
-    /// The key is no text, or the text cannot be read.
+    /// The key is not a text, or the text cannot be read.
     pub fn key(&mut self) -> Result<Option<String>, Error> {
         let event = self.advance()?;
         match event.kind {
@@ -87,7 +87,7 @@ impl<'i> Walk<'i> {
         Ok(!is_end)
     }
 
-    /// Reads what comes as [`crate::to_json_strict`] does, for a Go value of a known shape.
+    /// Reads the next value as [`crate::to_json_strict`] does, for a Go value of a known shape.
     ///
     /// # Errors
     /// It cannot be read, or is larger than the limits allow.
@@ -98,7 +98,7 @@ impl<'i> Walk<'i> {
         json::to_json_for(&values, root, target).map_err(|error| error.or_at(nodes.root().start))
     }
 
-    /// Passes over what comes.
+    /// Passes over the next value.
     ///
     /// # Errors
     /// The text cannot be read.

@@ -16,7 +16,7 @@ fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().stack_size(512 << 10).spawn(test).unwrap().join().unwrap();
 }
 
-/// Pieces that mean something to the scanner, so that random sequences of them get far.
+/// Pieces with a meaning for the scanner, so that random sequences of them reach deep into the parser.
 fn piece() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "a",

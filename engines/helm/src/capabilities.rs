@@ -21,7 +21,7 @@ pub struct Capabilities {
 pub struct KubeVersion {
     /// In full, such as `v1.33.4-gke.1245000`.
     pub version: String,
-    /// Without what a vendor added. Empty for the version that a cluster says itself.
+    /// Without a vendor's suffix. Empty for the version that a cluster reports.
     pub normalized: String,
     /// The first number.
     pub major: String,
@@ -29,7 +29,7 @@ pub struct KubeVersion {
     pub minor: String,
 }
 
-/// What a program says of itself.
+/// The version of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildInfo {
     /// The version of Helm, such as `v4.2.4`.
@@ -61,7 +61,7 @@ impl Default for Capabilities {
 }
 
 impl Default for BuildInfo {
-    /// The released Helm 4.2.4, without its commit. Differs(flux): programs built with Helm say `v4.2`.
+    /// The released Helm 4.2.4, without its commit. Differs(flux): programs built with Helm report `v4.2`.
     fn default() -> Self {
         Self {
             version: "v4.2.4".to_owned(),
@@ -125,7 +125,7 @@ impl KubeVersion {
     }
 }
 
-/// A text is no version of Kubernetes. As Go says it; the messages are quoted.
+/// A text is not a version of Kubernetes. The messages are Go's; callers quote them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum KubeVersionError {

@@ -1,4 +1,4 @@
-//! A chart: what its files say.
+//! A chart: the parsed content of its files.
 //!
 //! Here: the chart. Below: loading it ([`load`]) from archives (`chart/archive.rs`) and YAML (`chart/decode.rs`), what
 //! must hold of it ([`validate`]), what templates see of its files ([`files`]), CRDs that it brings ([`crds`](mod@crds)).
@@ -35,17 +35,17 @@ pub use validate::{ChartValidationError, Invalid};
 /// A chart with the charts in it. A clone shares the strings of its files.
 #[derive(Debug, Clone, Default)]
 pub struct Chart {
-    /// What its `Chart.yaml` says.
+    /// Its `Chart.yaml`.
     pub metadata: Metadata,
-    /// What its `Chart.lock` says.
+    /// Its `Chart.lock`.
     pub lock: Option<Lock>,
-    /// What its `values.yaml` says. Never changed through this chart, so it may be shared.
+    /// Its `values.yaml`. Never changed through this chart, so it may be shared.
     pub values: Map,
     /// Its `values.schema.json`.
     pub schema: Option<Arc<[u8]>>,
     /// The files below `templates/`, in the order of the chart.
     pub templates: Vec<File>,
-    /// Files that are nothing else: what `.Files` shows, `crds/` among them.
+    /// All other files: those of `.Files`, `crds/` among them.
     pub files: Vec<File>,
     /// The charts that are there, listed or not.
     pub charts: Vec<Self>,
@@ -60,7 +60,7 @@ pub struct File {
     pub data: Arc<[u8]>,
 }
 
-/// What `Chart.yaml` says of a chart (`helm 4.2 pkg/chart/v2 Metadata`).
+/// The fields of `Chart.yaml` (`helm 4.2 pkg/chart/v2 Metadata`).
 #[derive(Debug, Clone, Default)]
 pub struct Metadata {
     /// Its name, which a parent's alias replaces.
@@ -75,7 +75,7 @@ pub struct Metadata {
     pub description: String,
     /// Words to find it by.
     pub keywords: Vec<String>,
-    /// Who cares for it.
+    /// Its maintainers.
     pub maintainers: Vec<Maintainer>,
     /// Address of a picture.
     pub icon: String,
@@ -87,7 +87,7 @@ pub struct Metadata {
     pub tags: String,
     /// Version of what it installs: any text.
     pub app_version: String,
-    /// Nobody should use it any more.
+    /// Whether the chart is deprecated.
     pub deprecated: bool,
     /// Notes for tools; nothing and an empty table are not the same to Helm.
     pub annotations: Option<BTreeMap<String, String>>,
@@ -99,7 +99,7 @@ pub struct Metadata {
     pub kind: String,
 }
 
-/// Someone who cares for a chart.
+/// A maintainer of a chart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Maintainer {
     /// A name.
@@ -110,7 +110,7 @@ pub struct Maintainer {
     pub url: String,
 }
 
-/// What `Chart.lock` says: the dependencies that were chosen.
+/// The fields of `Chart.lock`: the dependencies that were chosen.
 #[derive(Debug, Clone)]
 pub struct Lock {
     /// When, as it is written there.
@@ -143,7 +143,7 @@ pub struct Dependency {
 }
 
 impl Dependency {
-    /// Whether a chart is the one that is meant, by name and version.
+    /// Whether a chart meets the dependency, by name and version.
     pub fn is_met_by(&self, chart: &Chart) -> bool {
         let in_range = || {
             let constraint = Constraint::parse(&self.version).ok()?;

@@ -1,4 +1,4 @@
-//! The world as a render sees it. A render is a function of its chart, its values, its release and this.
+//! The environment of a render: its output depends only on the chart, the values, the release and this.
 //!
 //! Here: what the caller gives. Elsewhere: what a cluster can do (`capabilities.rs`), functions that use it (`render`,
 //! `sprig`).
@@ -14,18 +14,18 @@ use crate::capabilities::Capabilities;
 
 pub use sprig::Fill;
 
-/// The world as a render sees it.
+/// The environment of a render.
 #[derive(Clone)]
 pub struct Env {
     /// The time at which the templates run, in the local zone.
     pub now: Time,
     /// The local zone.
     pub local: Zone,
-    /// Fills a buffer with random bytes that nobody can guess.
+    /// Fills a buffer with unpredictable random bytes.
     pub random: Arc<Fill>,
     /// What the cluster can do.
     pub capabilities: Arc<Capabilities>,
-    /// The objects that `lookup` finds; without it there are none.
+    /// The objects that `lookup` finds; `None` for a render without a cluster.
     pub cluster: Option<Arc<dyn Lookup>>,
     /// Set by the caller when the time for the render is over, of which a render knows nothing.
     pub stop: Stop,
@@ -54,7 +54,7 @@ pub struct LookupQuery<'w> {
 
 /// Objects of a cluster.
 pub trait Lookup: Send + Sync {
-    /// An object, or a list with its `items` where no name is asked for; nothing for what is not there.
+    /// An object, or a list with its `items` if no name is given; `None` if it does not exist.
     ///
     /// # Errors
     /// The whole text of Helm's error, such as `unable to get apiresource from unstructured: …` for an unknown kind.
@@ -66,6 +66,6 @@ pub trait Resolve: Send + Sync {
     /// An address of a host.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the host has no address.
     fn address_of(&self, host: &str) -> Result<String, String>;
 }

@@ -1,4 +1,4 @@
-//! `.helmignore`: which files of a folder are no part of a chart.
+//! `.helmignore`: which files of a folder are not part of a chart.
 //!
 //! It looks like `.gitignore` and is not: a rule with `!` makes Helm ignore everything that it does *not* match.
 //! Here: rules. Elsewhere: patterns (`ignore/glob.rs`), walking the folder (the caller).
@@ -10,14 +10,14 @@ use glob::Glob;
 /// The longest line that Helm reads, in bytes.
 const MAX_LINE: usize = 65_535;
 
-/// Why a `.helmignore` cannot be used, as Helm says it.
+/// Why a `.helmignore` cannot be used. The messages are Helm's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// `**` in a rule.
     #[error("double-star (**) syntax is not supported")]
     DoubleStar,
-    /// A pattern that is none.
+    /// A pattern that is not valid.
     #[error("syntax error in pattern")]
     Syntax,
     /// A line that is too long.

@@ -4,14 +4,14 @@
 //! set may be bytes, tables are shared where Go shares them, and templates see all of that.
 //! Where an answer is a document (values of a release, what is hashed), it is `serde_json::Value`.
 //!
-//! A render is a function of a chart, values, a release and the world ([`Env`]). Errors and warnings quote values, which
-//! may be secrets: show them only to whoever may see the values.
+//! The output of a render depends only on a chart, values, a release and the environment ([`Env`]). Errors and warnings
+//! quote values, which may be secrets: show them only to users who may see the values.
 //!
 //! Here: `--set` ([`strvals`]), charts ([`chart`]), values of charts and their dependencies ([`values`]), schemas ([`schema`]), templates
 //! ([`render`]), rendered manifests ([`manifests`]), all of it one after the other ([`release`]), `.helmignore`
 //! ([`ignore`]), names of releases ([`releasename`]), what `helm lint` says ([`mod@lint`]).
-//! Elsewhere: the language of templates (`gotemplate`), its functions (`sprig`), YAML (`goyaml`), whatever touches a
-//! cluster.
+//! Elsewhere: the language of templates (`gotemplate`), its functions (`sprig`), YAML (`goyaml`), access to a cluster
+//! (the program).
 
 pub mod capabilities;
 pub mod chart;

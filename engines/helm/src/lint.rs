@@ -1,4 +1,4 @@
-//! What `helm lint` says of a chart: its metadata, values, templates, dependencies and CRDs.
+//! The messages of `helm lint` about a chart: its metadata, values, templates, dependencies and CRDs.
 //!
 //! Here: the steps and their order. Below: `Chart.yaml` (`lint/metadata.rs`), what templates give
 //! (`lint/manifests.rs`), names of objects (`lint/names.rs`), APIs that Kubernetes gives up (`lint/deprecated.rs`).
@@ -37,14 +37,14 @@ pub enum Severity {
     Error,
 }
 
-/// Something that is said of a chart.
+/// A message about a chart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// How much it matters.
     pub severity: Severity,
     /// The file or directory, in the chart.
     pub path: String,
-    /// What is said, which may quote values.
+    /// The message, which may quote values.
     pub text: String,
 }
 
@@ -67,7 +67,7 @@ pub struct LintSubject<'s> {
     pub place: &'s str,
     /// All files of the directory, as for [`load::folder`].
     pub files: Vec<File>,
-    /// What the user says.
+    /// The values of the user.
     pub values: &'s Map,
     /// The namespace of the release.
     pub namespace: &'s str,
@@ -89,7 +89,7 @@ pub struct NoChart(String);
 /// There is no `Chart.yaml`.
 ///
 /// # Assumes
-/// The thread has a stack of [`crate::render::STACK`] bytes.
+/// The thread has a stack of [`crate::render::REQUIRED_STACK_BYTES`].
 pub fn lint(
     subject: &LintSubject<'_>,
     env: &Env,
@@ -203,7 +203,7 @@ impl LintSubject<'_> {
         };
         match self.rendered(chart, env, budget, warnings) {
             Ok(Some((chart, files))) => manifests::check(&chart, &files, env, found),
-            // Parity(helm 4): what is wrong with dependencies is not said.
+            // Parity(helm 4): errors of dependencies are not reported.
             Ok(None) => {}
             Err(error) => found.error(PATH, error.to_string()),
         }

@@ -97,7 +97,7 @@ impl HookEvent {
 /// What rendered files hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SortedManifests {
-    /// Hooks by kind; those of one kind as they were found. Weights are for who runs them.
+    /// Hooks by kind; those of one kind as they were found. The caller that runs them sorts by weight.
     pub hooks: Vec<Hook>,
     /// Manifests by kind; those of one kind as they were found.
     pub manifests: Vec<Manifest>,
@@ -105,7 +105,7 @@ pub struct SortedManifests {
     pub unknown_hooks: Vec<String>,
 }
 
-/// A manifest cannot be read. As Helm says it.
+/// A manifest cannot be read. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("YAML parse error on {path}: {problem}")]
 pub struct Error {
@@ -119,7 +119,7 @@ pub struct Error {
 
 /// The documents of a rendered text: without the markers between them, white space before them, and empty ones.
 ///
-/// Whatever follows `---` on its line belongs to the document.
+/// Text after `---` on its line belongs to the document.
 pub fn split(text: &[u8]) -> Vec<&[u8]> {
     let text = trim_start(text);
     let mut documents = Vec::new();
@@ -138,7 +138,7 @@ pub fn split(text: &[u8]) -> Vec<&[u8]> {
     documents.into_iter().map(trim_start).filter(|document| !document.is_empty()).collect()
 }
 
-/// A text without the white space before it; what is not UTF-8 is none.
+/// A text without the white space before it; bytes that are not UTF-8 do not count as white space.
 fn trim_start(text: &[u8]) -> &[u8] {
     let text = text.trim_ascii_start();
     if text.first().is_none_or(|first| first.is_ascii() && *first != b'\x0b') {

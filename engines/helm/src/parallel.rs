@@ -1,6 +1,6 @@
 //! The same work for many items on several threads, where none depends on another.
 //!
-//! What comes out is what one thread would give: the results are in the order of the items.
+//! The result is that of one thread: the results are in the order of the items.
 //! Elsewhere: the work (`render`: parsing templates; `manifests`: reading heads).
 
 use std::num::NonZero;
@@ -14,7 +14,7 @@ const MAX_THREADS_PER_CHART: usize = 4;
 
 /// What `work` gives for each item, in their order. `bytes` is how much there is to be read in all of them.
 ///
-/// Each thread has a stack of [`crate::render::STACK`] bytes. A panic of the work is passed on.
+/// Each thread has a stack of [`crate::render::REQUIRED_STACK_BYTES`]. A panic of the work is passed on.
 pub(crate) fn map<T: Sync, R: Send>(
     items: &[T],
     bytes: usize,
@@ -23,7 +23,7 @@ pub(crate) fn map<T: Sync, R: Send>(
     on_threads(items, threads(items.len(), bytes), &|| (), &|(), item| work(item))
 }
 
-/// How many threads are worthwhile for so many items of so many bytes in all; one of them is that of the caller.
+/// How many threads are worthwhile for so many items of so many bytes in all, the caller's thread included.
 pub(crate) fn threads(items: usize, bytes: usize) -> usize {
     let most = match bytes {
         ..MIN_PARALLEL_BYTES => 1,
@@ -59,7 +59,7 @@ pub(crate) fn on_threads<T: Sync, R: Send, W>(
         let own: Vec<R> = share(0);
         let others = others.into_iter().map(|(first, thread)| match thread {
             Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            // There are no more threads: then it is done here.
+            // The system has no more threads: the caller's thread does this share.
             Err(_) => share(first),
         });
         let shares: Vec<Vec<R>> = std::iter::once(own).chain(others).collect();

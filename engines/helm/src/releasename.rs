@@ -8,9 +8,9 @@ pub const MAX_NAME: usize = 53;
 /// How many hexadecimal digits of its digest stand for the rest of a name.
 const DIGEST_DIGIT_COUNT: usize = 12;
 
-/// A name that fits: one that is too long keeps its beginning, and the digest of the whole tells it from others.
+/// A name that fits: one that is too long keeps its beginning, and ends in a digest of the whole.
 ///
-/// As the helm-controller does it. Names are ASCII; where that cuts a character, U+FFFD stands for what is left of it.
+/// The helm-controller does the same. Names are ASCII; where that cuts a character, U+FFFD replaces the rest of it.
 pub fn shorten(name: &str) -> String {
     if name.len() <= MAX_NAME {
         return name.to_owned();
@@ -20,10 +20,10 @@ pub fn shorten(name: &str) -> String {
     format!("{begin}-{}", &digest[..DIGEST_DIGIT_COUNT])
 }
 
-/// Why a text is no name of a release. As Helm says it.
+/// Why a text is not a name of a release. The messages are Helm's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// There is none.
+    /// The name is empty.
     #[error("no name provided")]
     Missing,
     /// Too long, or with other characters than a name has.

@@ -1,8 +1,8 @@
 //! Templates of a chart and of the charts in it become strings.
 //!
 //! A chart's templates are parsed once ([`Templates::parse`]) and rendered any number of times, from any thread, each
-//! time with values, a release and a world ([`Env`]) of its own.
-//! Running needs a thread with a stack of [`STACK`] bytes.
+//! time with values, a release and an environment ([`Env`]) of its own.
+//! Running needs a thread with a stack of [`REQUIRED_STACK_BYTES`].
 //!
 //! Here: what is offered, and the order of files. Elsewhere: what templates see (`render/scope.rs`), the functions that
 //! need the chart (`render/functions.rs`), errors in Helm's words (`render/message.rs`), manifests (`crate::manifests`).
@@ -74,7 +74,7 @@ pub struct Mode {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file is no template.
+    /// A file is not a template.
     #[error("{}", message::of_parse_error(.error))]
     Parse {
         /// What is wrong with it.
@@ -136,7 +136,7 @@ impl Templates {
     /// Parses the templates of a chart whose dependencies were processed.
     ///
     /// # Errors
-    /// At the first file that is no template, in the order in which Helm reads them.
+    /// At the first file that is not a template, in the order in which Helm reads them.
     pub fn parse(chart: &Chart) -> Result<Self, Error> {
         let files = files(chart);
         let mut code = 0;
@@ -193,7 +193,7 @@ impl Templates {
         self.render_within(input, env, mode, &mut budget, warnings)
     }
 
-    /// [`Templates::render`] within what is left of a budget.
+    /// [`Templates::render`] within the rest of a budget.
     pub(crate) fn render_within(
         &self,
         input: RenderInput<'_>,
@@ -233,7 +233,7 @@ impl Templates {
         let scopes = scope::all(chart, values, release, &host.env.capabilities);
         let mut rendered = BTreeMap::new();
         let files: Vec<&File> = self.files.iter().filter(|file| !file.is_partial()).collect();
-        // What templates of other charts see of this one is the same for all files of a run of one chart.
+        // The scopes of other charts in this one are the same for all files of a run of one chart.
         for files in files.chunk_by(|a, b| a.chart == b.chart) {
             let strings =
                 parallel_files::render(&set, files, &scopes, host, budget, &self.is_ordered);
@@ -267,7 +267,7 @@ impl Error {
 
 /// The text of one file.
 ///
-/// What is done with it later counts here: it becomes a manifest, and a text with the others.
+/// Later uses of the text count here: it becomes a manifest, and is joined with the others.
 fn rendered_file(
     set: &Set,
     file: &File,

@@ -45,7 +45,7 @@ pub struct SchemaError(String);
 ///
 /// `values` are those that templates see: put together, with the tables of inner charts under their names.
 ///
-/// Errors of one value are told in the order of keys. Differs(helm 4): there the order is another one each time.
+/// Errors of one value are reported in the order of keys. Differs(helm 4): in Helm the order changes from run to run.
 ///
 /// # Errors
 /// Everything that does not fit, or why a schema cannot be used.
@@ -55,9 +55,9 @@ pub fn validate(chart: &Chart, values: &Map) -> Result<(), SchemaError> {
     validate_within(chart, values, &mut meter, &mut Vec::new())
 }
 
-/// Checks values against one schema, within what is left of a meter.
+/// Checks values against one schema, within the rest of a meter.
 ///
-/// Each `urn:` that nothing resolves is added to `warnings`, unless they have it. Parity(helm 4): it is warned of once.
+/// Each `urn:` that cannot be resolved is added to `warnings`, once. Parity(helm 4): Helm warns of each once.
 pub(crate) fn check_one(
     schema: &[u8],
     values: &Map,
@@ -67,7 +67,7 @@ pub(crate) fn check_one(
     check::check(schema, values, meter, warnings)
 }
 
-/// [`validate`] within what is left of a meter, with the warnings of [`check_one`].
+/// [`validate`] within the rest of a meter, with the warnings of [`check_one`].
 pub(crate) fn validate_within(
     chart: &Chart,
     values: &Map,

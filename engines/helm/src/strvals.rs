@@ -50,13 +50,13 @@ pub enum Mode<'f> {
     Strings,
     /// `--set-json`: JSON.
     Json,
-    /// `--set-literal`: everything behind the `=` is one string, and `\` is no escape.
+    /// `--set-literal`: everything behind the `=` is one string, and `\` is not an escape.
     Literal,
     /// `--set-file`: what the named file holds, as a string.
     File(&'f mut ReadFile<'f>),
 }
 
-/// Why values could not be set. Most display as Helm says it; neither value nor file content is shown, names are.
+/// Why values could not be set. Most messages are Helm's; they show names, but neither values nor file content.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -74,12 +74,12 @@ pub enum Error {
         "value name nested level is greater than maximum supported nested level of {MAX_NESTED_NAME_LEVEL}"
     )]
     TooManyDots,
-    /// What stands in brackets is no number.
+    /// What stands in brackets is not a number.
     #[error("error parsing index: strconv.Atoi: parsing {text}: {problem}")]
     BadIndex {
-        /// What stands there, quoted.
+        /// The text in the brackets, quoted.
         text: String,
-        /// What Go says of it.
+        /// Go's message about it.
         problem: &'static str,
     },
     /// An index below zero.
@@ -94,15 +94,15 @@ pub enum Error {
     /// `{` without `}`.
     #[error("list must terminate with '}}'")]
     OpenList,
-    /// The name leads through something that is no table, or an index into something that is no list.
+    /// The name leads through something that is not a table, or an index into something that is not a list.
     #[error("unable to parse key: interface conversion: interface {{}} is {found}, not {wanted}")]
     NotContainer {
-        /// The Go type of what is there.
+        /// The Go type of the existing value.
         found: String,
         /// The Go type that is needed.
         wanted: &'static str,
     },
-    /// What follows is no JSON.
+    /// What follows is not JSON.
     #[error(transparent)]
     Json(#[from] golang::json::Error),
     /// A file could not be read.
@@ -131,12 +131,12 @@ pub(crate) struct ListReplacement {
     pub(crate) after: List,
 }
 
-/// Sets values in a table as one `--set…` of Helm does; what is there already is kept where nothing else is set.
+/// Sets values in a table as one `--set…` of Helm does; existing values are kept where nothing else is set.
 ///
 /// What is not UTF-8 becomes U+FFFD, except for the content of files.
 ///
 /// # Errors
-/// Values set by what stands before the error stay set, as in Helm.
+/// Values that were set before the error stay set, as in Helm.
 ///
 /// # Assumes
 /// Tables in `values` have values of any type, as those from JSON and YAML do.

@@ -34,7 +34,7 @@ pub use postrender::{
 pub struct RenderRequest<'r> {
     /// The chart as it was loaded.
     pub chart: Chart,
-    /// What the user says.
+    /// The values of the user.
     pub values: &'r Map,
     /// The release.
     pub release: Release,
@@ -46,7 +46,7 @@ pub struct RenderRequest<'r> {
     pub sub_notes: bool,
     /// Templates that an earlier call gave back, perhaps of this chart.
     pub templates: Option<Templates>,
-    /// Who changes what was rendered, but for the notes, before it is told what are manifests and what are hooks.
+    /// The post-renderer, which changes rendered text except the notes, before it is split into manifests and hooks.
     pub post_render: Option<PostRender<'r>>,
 }
 
@@ -100,12 +100,12 @@ pub enum Error {
     /// What was rendered could not be handed out to be changed, or not be taken back.
     #[error(transparent)]
     PostRender(#[from] PostRenderError),
-    /// A rendered text is no manifest.
+    /// A rendered text is not a manifest.
     #[error("{error}")]
     Manifests {
         /// Which one, and why.
         error: manifests::Error,
-        /// All that was rendered, by file; what came back if it was handed out.
+        /// All that was rendered, by file; after a post-renderer, its result.
         files: BTreeMap<String, Vec<u8>>,
     },
 }
@@ -130,7 +130,7 @@ impl Error {
 /// At the first step that fails.
 ///
 /// # Assumes
-/// The thread has a stack of [`render::STACK`] bytes.
+/// The thread has a stack of [`render::REQUIRED_STACK_BYTES`].
 pub fn render(
     request: RenderRequest<'_>,
     env: &Env,
@@ -238,7 +238,7 @@ fn check_kube_version(chart: &Chart, env: &Env) -> Result<(), Error> {
     Err(Error::KubeVersion { wanted: wanted.clone(), found: found.version.clone() })
 }
 
-/// Checks values against the schemas of the charts, and says what Helm says of them, with `--debug` and without.
+/// Checks values against the schemas of the charts; with Helm's messages, with `--debug` and without.
 fn check_schema(
     chart: &Chart,
     values: &Map,

@@ -40,12 +40,12 @@ pub const MAX_STEPS: usize = 1 << 22;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Something else than a table stands where the values of a sub-chart belong. As Helm says it.
+    /// The values of a sub-chart are not a table. The message is Helm's.
     #[error("type mismatch on {chart}: {found}")]
     NotTable {
         /// The sub-chart.
         chart: String,
-        /// What stands there, as Helm shows it: Go's type and the value. A person may have put a secret there.
+        /// The value as Helm shows it: Go's type and the value. A person may have put a secret there.
         found: String,
     },
     /// Beyond [`MAX_DEPTH`].
@@ -82,7 +82,7 @@ impl ValuesBudget {
         Self::until(Stop::default())
     }
 
-    /// One that ends when the caller says so.
+    /// A meter that ends when the caller's signal is set.
     pub(crate) fn until(stop: Stop) -> Self {
         Self { steps: MAX_STEPS, words: MAX_WARNING_BYTES, stop }
     }

@@ -69,7 +69,7 @@ impl Warning {
         Self { level, message, attributes: Vec::new() }
     }
 
-    /// A warning that shows a value between the two parts of what it says.
+    /// A warning that shows a value between the two parts of its text.
     pub fn about(level: Level, before: &str, value: &str, after: &str) -> Self {
         let message = SecretText {
             whole: format!("{before}{value}{after}"),
@@ -78,7 +78,7 @@ impl Warning {
         Self { level, message, attributes: Vec::new() }
     }
 
-    /// With one more attribute, which is no value of the user's.
+    /// Adds an attribute that does not come from the user's values.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.attributes.push((name, SecretText { whole: value.into(), without: None }));
@@ -98,12 +98,12 @@ impl Warning {
         self.written(SecretText::shown)
     }
 
-    /// The line that Helm prints, for whoever may see the values.
+    /// The line that Helm prints, for users who may see the values.
     pub fn line_with_values(&self) -> String {
         self.written(|text| &text.whole)
     }
 
-    /// What is warned of, for whoever may see the values.
+    /// The text of the warning, for users who may see the values.
     pub fn text_with_values(&self) -> String {
         self.text(|text| &text.whole)
     }

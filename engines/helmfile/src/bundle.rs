@@ -32,7 +32,7 @@ pub struct Bundle {
 pub struct BundleEntry {
     /// What it was asked for by: [`chart_id`] or [`address_id`].
     pub id: String,
-    /// The same for people.
+    /// The name of the same in messages.
     pub of: String,
     /// The archive in the directory of the bundle.
     pub file: String,
@@ -40,14 +40,14 @@ pub struct BundleEntry {
     pub digest: String,
 }
 
-/// What tells a chart from others.
+/// The key that identifies a chart.
 #[must_use]
 pub fn chart_id(chart: &ChartVersionRequest) -> String {
     let ChartVersionRequest { url, name, range, .. } = chart;
     id(&[url, name, range])
 }
 
-/// What tells what an address names from others. The user does not count, who may be another one.
+/// The key that identifies what an address names. The user is not part of it, because another user may ask.
 #[must_use]
 pub fn address_id(address: &Address) -> String {
     let Address { getter, scheme, host, dir, file, query, .. } = address;
@@ -71,7 +71,7 @@ impl Bundle {
     /// Reads a lock.
     ///
     /// # Errors
-    /// It is none.
+    /// The text is not a bundle.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let failed = |why: String| format!("{FOLDER}/{LOCK}: {why}");
         let value = yaml::read(text).map_err(|error| failed(error.to_string()))?;

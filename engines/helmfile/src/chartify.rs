@@ -1,8 +1,8 @@
 //! Charts that are made for a release, as chartify makes them: of kustomizations and plain manifests, with more
 //! dependencies, in another namespace, with patches.
 //!
-//! Here: the steps. Below: patches (`chartify/patch.rs`), dependencies (`chartify/dependencies.rs`), files beside a tree
-//! (`chartify/overlay.rs`). Elsewhere: templates, which whoever calls this renders ([`Helm`]).
+//! Here: the steps. Below: patches (`chartify/patch.rs`), dependencies (`chartify/dependencies.rs`), files beside a
+//! tree (`chartify/overlay.rs`). Elsewhere: templates, which the caller renders ([`Helm`]).
 
 mod dependencies;
 mod overlay;
@@ -36,7 +36,7 @@ pub trait Helm {
     /// The files that `helm template --output-dir` writes, each under the name of the chart.
     ///
     /// # Errors
-    /// What Helm says.
+    /// Helm's error.
     fn template(
         &self,
         request: &Template<'_>,
@@ -48,7 +48,7 @@ pub trait Helm {
 pub struct Template<'t> {
     /// The name of the release.
     pub name: &'t str,
-    /// What the chart is called in messages.
+    /// The name of the chart in messages.
     pub place: &'t str,
     /// The files of the chart.
     pub files: &'t [File],
@@ -135,7 +135,7 @@ impl Helmfile {
         finished(name, &tree)
     }
 
-    /// Renders the `.gotmpl` files of a directory that is no chart.
+    /// Renders the `.gotmpl` files of a directory that is not a chart.
     fn render_files(
         &self,
         helmfile_environment: &Arc<HelmfileEnvironment>,
@@ -156,7 +156,7 @@ impl Helmfile {
         Ok(())
     }
 
-    /// What a kustomization gives, with what the values of the release say of it.
+    /// The objects of a kustomization, which the values of the release may change.
     fn kustomized(
         &self,
         helmfile_environment: &Arc<HelmfileEnvironment>,

@@ -14,7 +14,7 @@ use crate::storage::is_remote;
 use crate::yaml;
 use golang::path::join;
 
-/// What preparing charts has said.
+/// The messages about preparing charts.
 #[derive(Debug, Default)]
 pub(crate) struct ChartPreparationReport {
     pub(crate) warnings: Vec<String>,
@@ -22,7 +22,7 @@ pub(crate) struct ChartPreparationReport {
     pub(crate) kustomizations: usize,
 }
 
-/// Whether a chart is a path, whether or not it exists; anything else is in a repository or a registry.
+/// Whether a chart is a path, whether or not it exists; other charts are in a repository or a registry.
 pub(crate) fn is_local(chart: &str) -> bool {
     if chart.starts_with("./") || chart.starts_with("../") {
         return true;
@@ -54,7 +54,7 @@ pub(crate) fn has_patches(release: &Release) -> bool {
 }
 
 impl Helmfile {
-    /// Where the chart of a release is: a directory without `Chart.yaml` is one too.
+    /// The directory of a release's chart: a directory without `Chart.yaml` counts, too.
     pub(crate) fn chart_directory(&self, release: &Release) -> Option<String> {
         let chart = self.chart(release);
         let path = if chart.starts_with('/') { chart.to_owned() } else { join(&self.base, chart) };

@@ -1,6 +1,6 @@
 //! What `deps` resolves: the charts of repositories, with the versions that a lock file keeps.
 //!
-//! Elsewhere: what lock files mean when they are read (`lock.rs`), asking repositories (whoever calls this).
+//! Elsewhere: what lock files mean when they are read (`lock.rs`), requests to repositories (the caller).
 
 use std::borrow::Cow;
 
@@ -300,7 +300,7 @@ impl UnlockedHelmfile {
         ]))
     }
 
-    /// What the lock file is called in messages.
+    /// The name of the lock file in messages.
     pub fn name(&self) -> &str {
         base(&self.path)
     }

@@ -1,4 +1,4 @@
-//! Helmfiles of versions before 1.0: keys that are called otherwise today, and those of Helm 2 that say nothing any more.
+//! Helmfiles of versions before 1.0: keys that have been renamed, and those of Helm 2 that have no effect any more.
 //!
 //! Elsewhere: that such helmfiles are rendered twice (`load.rs`).
 

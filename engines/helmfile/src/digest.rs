@@ -1,4 +1,4 @@
-//! The digest of a plan: whether two plans say the same, for whoever acts only when a plan changes.
+//! The digest of a plan, for callers that act only when a plan changes.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::spec::Release;
 use crate::yaml;
 
 impl Plan {
-    /// A digest of what the plan says: its helmfiles as `build` writes them, with what is in lock files, values files,
+    /// A digest of the plan's content: its helmfiles as `build` writes them, with what is in lock files, values files,
     /// patches and files of `set`. Charts are named and not read.
     ///
     /// It is the same wherever files, variables and settings are the same, unless [`Plan::drawn`] names a function.

@@ -7,7 +7,7 @@ use crate::maps::{Lists, Map, merge};
 pub(crate) struct Environment {
     pub(crate) name: String,
     pub(crate) kube_context: String,
-    /// Of the environment, and of whoever includes the helmfile.
+    /// Values of the environment, and of the helmfile that includes this one.
     pub(crate) values: Map,
     /// Of the top-level `values`.
     pub(crate) defaults: Map,

@@ -16,13 +16,13 @@ pub enum Error {
         /// The environment.
         environment: String,
     },
-    /// Anything else, in words for people.
+    /// Any other error, with a message for people.
     #[error("{0}")]
     Message(String),
 }
 
 impl Error {
-    /// The same with words in front that say where; what leaves a helmfile out stays what it is.
+    /// The same with a location in front; an error that leaves a helmfile out stays what it is.
     #[must_use]
     pub(crate) fn at(self, place: &str) -> Self {
         match self {
@@ -46,12 +46,12 @@ impl From<&str> for Error {
 
 /// What was made until an error, if there was one.
 ///
-/// Parity(helmfile 1.8): what helmfiles and releases before the one that fails give is printed.
+/// Parity(helmfile 1.8): the output of helmfiles and releases before the one that fails is printed.
 #[derive(Debug)]
 pub struct UntilError<T> {
     /// What was made; all of it without an error.
     pub made: T,
-    /// Why there is no more.
+    /// The error that ended the output, if one did.
     pub error: Option<Error>,
 }
 

@@ -61,7 +61,7 @@ impl Field for String {
                 Value::String(text) => Ok(text),
                 _ => Err(mismatch(node, "string")),
             },
-            // Parity(go-yaml v3): whatever a scalar means, its text is the string.
+            // Parity(go-yaml v3): a scalar of any type is read as a string, with the text that it has.
             YamlNodeKind::Scalar => Ok(node.value.clone()),
             _ => Err(mismatch(node, "string")),
         }

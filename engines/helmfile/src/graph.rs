@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::error::{Error, Result};
 use crate::spec::Release;
 
-/// What becomes of releases that selected ones need.
+/// What happens to releases that selected ones need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
     /// They are included, and what they need.
@@ -19,7 +19,7 @@ pub(crate) enum Needs {
 /// The groups of releases, those that are needed first. With `only`, the groups of these.
 ///
 /// # Errors
-/// A need on what is not there, a cycle, a need that is named twice, and needs that are refused.
+/// A need on a release that does not exist, a cycle, a need that is named twice, and needs that are refused.
 pub(crate) fn groups(
     releases: &[Release],
     only: &[Release],

@@ -1,5 +1,4 @@
-//! What a plan knows of the world: files, variables, the time, randomness. A plan is a function of this and of its
-//! settings.
+//! The input of a plan besides its settings: files, variables, the time, randomness. The plan depends on nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -41,7 +40,7 @@ pub trait ProgramRunner: Send + Sync {
     fn run(&self, program: &Program<'_>) -> Result<Vec<u8>, String>;
 }
 
-/// The world as templates of helmfiles see it. Each plan has its own.
+/// The environment in which templates of helmfiles run. Each plan has its own.
 pub struct HelmfileEnvironment {
     pub(crate) files: Arc<dyn FileTree + Send + Sync>,
     pub(crate) variables: BTreeMap<String, String>,
@@ -64,7 +63,7 @@ pub struct HelmfileEnvironment {
 }
 
 impl HelmfileEnvironment {
-    /// A world of files whose root is `/`, and of environment variables.
+    /// An environment with files whose root is `/`, and with environment variables.
     pub fn new(
         files: Arc<dyn FileTree + Send + Sync>,
         variables: BTreeMap<String, String>,
@@ -116,7 +115,7 @@ impl HelmfileEnvironment {
         Self { programs: Some(programs), ..self }
     }
 
-    /// With templates that end when the caller says so.
+    /// With a signal by which the caller ends templates.
     #[must_use]
     pub fn with_stop(self, stop: Stop) -> Self {
         let budget = Mutex::new(TemplateBudget::with_stop(TemplateLimits::default(), stop.clone()));

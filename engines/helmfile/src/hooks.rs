@@ -39,7 +39,7 @@ pub struct ManifestHook {
     pub manifests: String,
 }
 
-/// What a hook is called.
+/// The name of a hook.
 pub(crate) fn name(hook: &Hook) -> &str {
     match (hook.name.is_empty(), hook.kubectl.is_empty()) {
         (false, _) => &hook.name,
@@ -50,8 +50,8 @@ pub(crate) fn name(hook: &Hook) -> &str {
 
 /// When an event is, and why it cannot be followed.
 ///
-/// Differs(helmfile): there, `preapply` hooks of all releases come before the first operation; here, each comes right before
-/// the operation on its own release.
+/// Differs(helmfile): in helmfile, `preapply` hooks of all releases run before the first operation; here, each runs
+/// right before the operation on its own release.
 fn when(event: &str) -> std::result::Result<When, &'static str> {
     Err(match event {
         "preapply" | "presync" => return Ok(When::Before),

@@ -4,7 +4,7 @@ use crate::environment::Environment;
 use crate::field::{Field, How};
 use crate::spec::State;
 
-/// What is handed down: in `spec` only what was asked for.
+/// What is handed down: in `spec` only the requested keys.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InheritedState {
     spec: State,
@@ -12,7 +12,7 @@ pub(crate) struct InheritedState {
 }
 
 impl InheritedState {
-    /// What was asked for.
+    /// The requested keys.
     pub(crate) fn of(parent: &State, environment: &Environment, keys: &[String]) -> Self {
         let mut inherited = Self::default();
         let spec = &mut inherited.spec;
@@ -31,7 +31,7 @@ impl InheritedState {
         inherited
     }
 
-    /// Fills what the helmfile below leaves open; what it says itself wins.
+    /// Fills what the helmfile below leaves open; its own settings win.
     pub(crate) fn fill(&self, child: &mut State) {
         let from = &self.spec;
         let mut repositories = from.repositories.clone();

@@ -1,20 +1,22 @@
 //! Helmfiles: what is read becomes a plan of releases, which is printed or rendered as helmfile does it.
 //!
-//! A plan is a function of a [`HelmfileEnvironment`] (files, variables, time, randomness) and of [`Settings`]. Nothing is written,
-//! and nothing is run, fetched or decrypted but by what the caller puts into the world ([`ProgramRunner`], [`Fetch`], [`Decrypt`]);
-//! without that it is refused, with what to use instead.
+//! A plan depends only on a [`HelmfileEnvironment`] (files, variables, time, randomness) and on [`Settings`]. The
+//! engine writes no files; it runs programs, fetches and decrypts only through what the caller puts into that
+//! environment ([`ProgramRunner`], [`Fetch`], [`Decrypt`]). Without those it returns an error that names what to use
+//! instead.
 //!
 //! # A tour
-//! The judge is helmfile 1.8; where this differs, the code says so.
+//! The reference is helmfile 1.8; where this differs, a comment says so.
 //! 1. `visit.rs` finds helmfiles, `load.rs` reads one: its parts, bases and environments (`environment.rs`, `values.rs`,
 //!    `hcl.rs`); `inheritance.rs` is what a helmfile hands down.
-//! 2. `spec.rs` is what a helmfile may say; `field.rs` reads, merges and writes it, `yaml.rs` plain values; `policy.rs`
-//!    checks the order of keys.
+//! 2. `spec.rs` has the fields of a helmfile; `field.rs` reads, merges and writes it, `yaml.rs` plain values;
+//!    `policy.rs` checks the order of keys.
 //! 3. `release.rs` is what releases inherit, and the templates in their fields; `template.rs` renders.
 //! 4. `plan.rs` has all helmfiles, `select.rs` chooses releases, `graph.rs` orders them, `lock.rs` fixes versions,
 //!    `deps.rs` writes them down.
 //! 5. `print.rs` is what commands print; `render.rs` is what is rendered, `chartify.rs` makes charts for it.
-//!    `operation.rs` says how releases are operated on, `hooks.rs` what their hooks apply, and `digest.rs` tells whether two plans are the same.
+//!    `operation.rs` has the options of operations on releases, `hooks.rs` what their hooks apply, and `digest.rs`
+//!    compares two plans.
 //! 6. `working_directory.rs` and `storage.rs` are paths, `maps.rs` state values, `remote.rs` addresses of what is
 //!    elsewhere, `references.rs` and `secrets.rs` what is encrypted.
 

@@ -1,4 +1,4 @@
-//! From the text of a helmfile to what it says: parts, bases, environments.
+//! From the text of a helmfile to its settings: parts, bases, environments.
 //!
 //! Here: one helmfile. Elsewhere: the merges (`field.rs`, `maps.rs`), values of environments (`values.rs`), releases
 //! (`release.rs`), helmfiles below it (`visit.rs`).
@@ -83,7 +83,7 @@ pub(crate) struct HelmfileLoader<'l> {
     pub(crate) place: &'l WorkingDirectory,
 }
 
-/// What is known of the environment before a text is read.
+/// The environment as it is before a text is read.
 #[derive(Debug, Clone, Copy, Default)]
 struct EnvironmentInputs<'e> {
     inherited: Option<&'e Environment>,
@@ -289,9 +289,9 @@ impl HelmfileLoader<'_> {
         }
     }
 
-    /// The environment of a part of an old helmfile, as far as the part says it before the environment is known.
+    /// The environment of a part of an old helmfile, as far as it is known before the part is rendered with it.
     ///
-    /// Parity(helmfile 0.79): whatever is wrong with the part is found when it is rendered once more.
+    /// Parity(helmfile 0.79): errors of the part are ignored here; they are found when it is rendered once more.
     fn foreseen(
         &self,
         known: EnvironmentInputs<'_>,
@@ -378,7 +378,7 @@ impl HelmfileLoader<'_> {
         Ok(merged)
     }
 
-    /// The environment of a part, above what is known of it.
+    /// The environment of a part, on top of the one before.
     fn environment(
         &self,
         helmfile: &Helmfile,
@@ -395,7 +395,7 @@ impl HelmfileLoader<'_> {
         let mut own = Environment::new(name);
         if let Some(declared) = helmfile.spec.environments.get(name) {
             let handler = declared.missing_file_handler.as_deref();
-            // Parity(helmfile 1.8): for values, the handler of the helmfile has no say.
+            // Parity(helmfile 1.8): for values, the handler of the helmfile has no effect.
             let of_secrets = handler.or(helmfile.spec.missing_file_handler.as_deref());
             let OfEnvironment { modules, map } = secrets::of_environment(
                 self.helmfile_environment,

@@ -18,7 +18,7 @@ pub(crate) enum Lists {
     Items,
 }
 
-/// Merges a later layer into an earlier one: null keeps what is there.
+/// Merges a later layer into an earlier one: null keeps the existing value.
 pub(crate) fn merge(base: &mut Map, over: &Map, lists: Lists) {
     for (key, value) in over {
         match (base.get_mut(key), value) {
@@ -46,7 +46,7 @@ fn merge_lists(base: &mut Vec<Value>, over: &[Value], lists: Lists) {
     }
 }
 
-/// Merges what comes later in one list of values: null and empty lists replace, an empty map does not.
+/// Merges a later entry of one list of values: null and empty lists replace, an empty map does not.
 pub(crate) fn overlay(base: &mut Map, over: &Map) {
     for (key, value) in over {
         match (base.get_mut(key), value) {

@@ -1,7 +1,7 @@
 //! How Helm's operations on a release are done: what `apply` and `sync` of helmfile pass to `helm upgrade --install` and
 //! `helm uninstall`.
 //!
-//! Elsewhere: the chart, its values, and flags for rendering (`render.rs`); performing operations (whoever calls this).
+//! Elsewhere: the chart, its values, and flags for rendering (`render.rs`); performing operations (the caller).
 
 use crate::error::Result;
 use crate::load::Helmfile;
@@ -15,7 +15,7 @@ pub struct Operation {
     pub wait: bool,
     /// Whether Jobs have to be complete, too.
     pub wait_for_jobs: bool,
-    /// How long an operation may take, in seconds, if that is said.
+    /// How long an operation may take, in seconds, if that is set.
     pub timeout: Option<u64>,
     /// Whether an operation that failed is undone.
     pub rolls_back: bool,
@@ -33,17 +33,17 @@ pub struct Operation {
     pub skips_crds: bool,
     /// Whether objects are not checked against the schemas of the cluster.
     pub skips_openapi: bool,
-    /// Whether the API server merges objects; `None` to go on as the last revision was made.
+    /// Whether the API server merges objects; `None` keeps the setting of the last revision.
     pub server_side: Option<bool>,
     /// How dependents are deleted when the release is uninstalled: `background`, `foreground` or `orphan`.
     pub cascade: String,
     /// Whether uninstalling waits until objects are gone.
     pub waits_for_deletion: bool,
-    /// How long uninstalling may take, in seconds, if that is said.
+    /// How long uninstalling may take, in seconds, if that is set.
     pub deletion_timeout: Option<u64>,
 }
 
-/// The revisions that helmfile keeps unless it is told otherwise.
+/// The number of revisions that helmfile keeps by default.
 const DEFAULT_HISTORY_COUNT: u64 = 10;
 
 impl Helmfile {

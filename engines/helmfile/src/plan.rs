@@ -22,7 +22,7 @@ pub struct Plan {
     pub(crate) without_environment: Option<String>,
 }
 
-/// Which release it is, whatever else is said of it.
+/// The identity of a release, without its other settings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReleaseIdentity {
     /// Its name.
@@ -36,7 +36,7 @@ pub struct ReleaseIdentity {
 impl Plan {
     /// Loads what the settings name, seen from a working directory, which is an absolute path.
     ///
-    /// Templates may include each other deeply: call this on a thread with a stack of [`helm::render::STACK`].
+    /// Templates may include each other deeply: call this on a thread with a stack of [`helm::render::REQUIRED_STACK_BYTES`].
     ///
     /// # Errors
     /// What is wrong with a helmfile, or with a file that it names.
@@ -127,7 +127,7 @@ impl Plan {
 }
 
 impl Helmfile {
-    /// Keeps the releases that match the selectors; without any, all of them, whatever their conditions say.
+    /// Keeps the releases that match the selectors; without selectors all of them, even if their conditions are false.
     pub(crate) fn select(&mut self, with_needs: bool) -> Result<()> {
         if !self.selectors.is_empty() {
             self.spec.releases =

@@ -163,7 +163,7 @@ impl Plan {
     /// What `show-dag` prints: the groups of each helmfile, those that are needed first.
     ///
     /// # Errors
-    /// A need on what is not there, or a cycle.
+    /// A need on a release that does not exist, or a cycle.
     pub fn show_dag(self) -> Result<PrintOutput> {
         self.show_dag_until_error().whole()
     }
@@ -352,7 +352,7 @@ impl Helmfile {
                 result.push(entry.clone());
                 continue;
             };
-            // Parity(helmfile 1.8): the handler of the helmfile has no say here.
+            // Parity(helmfile 1.8): the handler of the helmfile has no effect here.
             let handler = release.missing_file_handler.as_deref();
             let path = format!("{}{path}", release.values_path_prefix);
             let Some(text) = self.values_file(helmfile_environment, release, handler, &path)?

@@ -62,7 +62,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
     let body = text.get(scheme..)?.strip_prefix("://")?;
     let end = body.find(['+', ' ', '\n']).unwrap_or(body.len());
     let body = body.get(..end)?.trim_end_matches(['"', ',']);
-    // Parity(vals 0.46): a single letter is no reference.
+    // Parity(vals 0.46): a single letter is not a reference.
     body.chars().nth(1)?;
     text.split_at_checked(scheme + "://".len() + body.len())
 }
@@ -177,7 +177,7 @@ impl Expanding<'_> {
         })
     }
 
-    /// The map that stands in the place of a key with a map, if the key is a reference to a text that is one.
+    /// The map that replaces a key with a map, if the key is a reference to the text of a map.
     fn key(&mut self, key: &str, value: &Value) -> Result<Option<Map>> {
         if !value.is_object() || ReferenceMatch::first(key).is_none() {
             return Ok(None);
@@ -191,7 +191,7 @@ impl Expanding<'_> {
         }
     }
 
-    /// What a text stands for: a reference alone may be of any type.
+    /// The value that a text refers to: a reference alone may be of any type.
     fn text(&mut self, text: &str) -> Result<Value> {
         let Some(first) = ReferenceMatch::first(text) else {
             return Ok(Value::String(text.to_owned()));
@@ -265,7 +265,7 @@ impl Expanding<'_> {
         };
         let of_name = if key_type == "base64" { "" } else { path.as_str() };
         let format = match parameter("format").as_str() {
-            // Parity(vals 0.46): a key is looked up in YAML, whatever the name of the file is.
+            // Parity(vals 0.46): a key is looked up in YAML, whatever the extension of the file is.
             "" if !fragment.is_empty() => SopsFormat::Yaml,
             "yaml" => SopsFormat::Yaml,
             "json" => SopsFormat::Json,
@@ -287,7 +287,7 @@ impl Expanding<'_> {
         }
     }
 
-    /// The value at a path of keys. What is not there is null, unless a variable says otherwise.
+    /// The value at a path of keys. A missing one is null, unless a variable says otherwise.
     fn at_key(&mut self, map: &Map, path: &str) -> Result<Value> {
         let mut map = map;
         let mut keys = path.split('/').peekable();

@@ -1,6 +1,6 @@
 //! Addresses of go-getter, by which helmfiles name what is elsewhere: `git::https://HOST/REPOSITORY@FILE?ref=TAG`.
 //!
-//! Here: reading them, and what they ask for. Elsewhere: fetching it (whoever calls this), where such an address may stand
+//! Here: reading them, and what they ask for. Elsewhere: fetching (the caller), where such an address may stand
 //! (`working_directory.rs`, `storage.rs`).
 
 use std::fmt;
@@ -20,13 +20,13 @@ pub struct Address {
     pub getter: String,
     /// The scheme.
     pub scheme: String,
-    /// Who asks, perhaps with a password.
+    /// The user, perhaps with a password.
     pub user: String,
     /// Name or address, and the port if there is one.
     pub host: String,
     /// What is fetched: the part of the path before `@`, or the directory of the path without its first slash.
     pub dir: String,
-    /// What is wanted of it: the part of the path after `@`, or the last one.
+    /// The file or directory in it: the part of the path after `@`, or the last one.
     pub file: String,
     /// What follows the `?`, as it was written.
     pub query: String,
@@ -71,22 +71,23 @@ pub enum RemoteSource {
 
 /// Fetches what helmfiles name that is elsewhere.
 pub trait Fetch: Send + Sync {
-    /// The directory in which the `file` of an address is, as an absolute path in the files of the world.
+    /// The directory in which the `file` of an address is, as an absolute path in the files of the environment.
     ///
-    /// It is asked for the same address more than once.
+    /// The plan calls this for the same address more than once.
     ///
     /// # Errors
     /// Why it cannot be fetched.
     fn fetch(&self, address: &Address) -> Result<String, String>;
 
-    /// The directory of a chart that is in a repository or a registry, as an absolute path in the files of the world.
+    /// The directory of a chart that is in a repository or a registry, as an absolute path in the files of the
+    /// environment.
     ///
     /// # Errors
     /// Why it cannot be fetched.
     fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartError>;
 }
 
-/// Why a chart of a repository or a registry cannot be had.
+/// Why a chart of a repository or a registry cannot be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChartError {
     /// A helmfile may not name the place that it is in. Of releases that are kept, only those of the chart fail.

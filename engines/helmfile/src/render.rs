@@ -1,6 +1,6 @@
 //! What `template` renders: releases in the order of their needs, each with its chart, values and flags of Helm.
 //!
-//! Elsewhere: charts that are made (`chartify.rs`), running Helm's templates (whoever calls this).
+//! Elsewhere: charts that are made (`chartify.rs`), running Helm's templates (the caller).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -89,7 +89,7 @@ pub enum Chart {
     Path(String),
     /// Made for the release.
     Files {
-        /// What it is called in messages.
+        /// Its name in messages.
         place: String,
         /// Its files.
         files: Vec<File>,
@@ -207,7 +207,7 @@ impl Plan {
     }
 }
 
-/// The chart of a release, and what the release is called.
+/// The chart of a release, and the name of the release.
 struct PreparedChart {
     named: UnwantedRelease,
     /// Parity(helmfile 1.8): a chart that is not there fails its release only when that is rendered.

@@ -35,7 +35,7 @@ pub trait Decrypt: Send + Sync {
 /// The plain content of a file.
 pub(crate) struct Plain {
     text: Zeroizing<Vec<u8>>,
-    /// It as a map, read once; nothing if it is none.
+    /// The content as a map, read once; `None` if it is not a map.
     map: OnceLock<Option<Map>>,
 }
 
@@ -100,7 +100,7 @@ impl Secrets {
     }
 }
 
-/// The format of a file for helm-secrets, whatever its name is; nothing if it is not encrypted.
+/// The format of a file for helm-secrets, by its content and not by its name; `None` if it is not encrypted.
 ///
 /// Parity(helm-secrets 4.7): dotenv and INI are taken for JSON, and refused.
 fn format(data: &[u8]) -> Option<SopsFormat> {
@@ -150,7 +150,8 @@ pub(crate) struct OfEnvironment {
     pub(crate) map: Map,
 }
 
-/// Decrypts files of an environment, in order. They are no templates, whatever their names are.
+/// Decrypts files of an environment, in order. They are not rendered as templates, even if their names end in
+/// `.gotmpl`.
 pub(crate) fn of_environment(
     helmfile_environment: &HelmfileEnvironment,
     place: &WorkingDirectory,
@@ -217,7 +218,7 @@ impl Helmfile {
         release: &Release,
         path: &str,
     ) -> Result<Option<Vec<u8>>> {
-        // Parity(helmfile 1.8): the handler of the helmfile has no say here.
+        // Parity(helmfile 1.8): the handler of the helmfile has no effect here.
         let handler = release.missing_file_handler.as_deref();
         let files = self.storage().resolve(handler, "secrets", path)?;
         let file = match files.as_slice() {

@@ -1,4 +1,4 @@
-//! Which releases are meant: selectors, conditions, and releases that are there twice.
+//! Which releases are selected: selectors, conditions, and duplicate releases.
 
 use std::collections::BTreeMap;
 

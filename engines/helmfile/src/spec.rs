@@ -1,4 +1,4 @@
-//! What a helmfile may say: its keys, in the order in which helmfile writes them.
+//! The fields of a helmfile: its keys, in the order in which helmfile writes them.
 //!
 //! Here: everything but releases and the whole. Elsewhere: reading, merging and writing them (`field.rs`), releases
 //! (`spec/release.rs`), the whole (`spec/state.rs`).
@@ -288,7 +288,7 @@ impl Field for SubHelmfile {
                     }
                 }
             }
-            // Parity(helmfile 1.8): anything else is an entry without a path.
+            // Parity(helmfile 1.8): any other node is an entry without a path.
             _ => {}
         }
         spec.check()?;

@@ -45,7 +45,7 @@ impl sprig::TemplateEnvironment for Host {
         Some(&*self.helmfile_environment.random)
     }
 
-    // Differs(helmfile 1.8): names of hosts are not looked up, so that a template tells nobody what it knows.
+    // Differs(helmfile 1.8): host names are not looked up, so that a template cannot leak its data through DNS queries.
     fn address_of(&self, _: &str) -> Result<String, String> {
         Ok(String::new())
     }
@@ -83,7 +83,7 @@ impl Renderer {
 
     /// What a text gives.
     pub(crate) fn render(&self, text: &[u8]) -> Result<Vec<u8>> {
-        // Most of what releases have is no template.
+        // Most fields of releases are not templates.
         if !text.windows(2).any(|two| two == b"{{") {
             return Ok(text.to_vec());
         }

@@ -171,7 +171,7 @@ fn circles_of_helmfiles_bases_and_templates_end() {
     assert!(inherit.contains("a->b->a"), "{inherit}");
     let endless =
         "{{ define \"a\" }}{{ include \"a\" . }}{{ end }}{{ include \"a\" . }}\nreleases: []\n";
-    // Who loads a plan gives it the stack that templates take.
+    // The loader of a plan provides the stack that templates need.
     let thread = std::thread::Builder::new().stack_size(helm::render::REQUIRED_STACK_BYTES);
     let endless = thread.spawn(|| error_of(endless)).unwrap().join().unwrap();
     assert!(endless.contains("include"), "{endless}");
@@ -202,7 +202,7 @@ fn digest(files: &[(&str, &str)]) -> (String, Vec<&'static str>) {
 }
 
 #[test]
-fn a_digest_changes_with_whatever_a_release_is_given() {
+fn a_digest_changes_with_every_setting_of_a_release() {
     const HELMFILE: &str = "environments:\n  default:\n    values: [env.yaml]\n---\nreleases:\n\
         - name: r\n  chart: ./c\n  values: [values.yaml.gotmpl, {b: 1}]\n  set: [{name: f, file: f.txt}]\n  \
         strategicMergePatches: [patch.yaml]\n  needs: [s]\n- {name: s, chart: ./c, installed: true}\n";

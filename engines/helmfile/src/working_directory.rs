@@ -34,7 +34,7 @@ pub(crate) struct WorkingDirectory {
 }
 
 impl WorkingDirectory {
-    /// The root of the files of a world.
+    /// The root of the files of an environment.
     pub(crate) fn root(helmfile_environment: &HelmfileEnvironment) -> Self {
         let is_off = helmfile_environment.is_on("HELMFILE_DISABLE_INSECURE_FEATURES");
         Self {

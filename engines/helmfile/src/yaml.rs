@@ -206,7 +206,7 @@ pub(crate) fn is_null(node: &Node) -> bool {
 /// A node as a plain value.
 ///
 /// # Errors
-/// Keys that are no text, and numbers that JSON cannot say.
+/// Keys that are not text, and numbers that JSON cannot express.
 pub(crate) fn value(node: &Node) -> Result<Value> {
     match node.kind {
         YamlNodeKind::Document => node.content.first().map_or(Ok(Value::Null), value),

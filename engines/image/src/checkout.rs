@@ -67,7 +67,7 @@ enum Resolution {
     Loop,
 }
 
-/// What becomes of a step that leads out of the repository.
+/// How a step that leads out of the repository is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Escape {
     /// It stays at the top, as if there were nothing above.
@@ -89,7 +89,7 @@ impl Checkout {
     /// are.
     ///
     /// # Errors
-    /// There is nothing at the path. `root` is what the folder of the repository is called then.
+    /// There is nothing at the path. `root` is the name of the repository's folder in that error.
     pub fn select(&self, root: &str, path: &str) -> Result<SelectedFiles, CheckoutError> {
         let start = match self.resolve(path, Escape::Stays) {
             Resolution::Inside(start) => start,

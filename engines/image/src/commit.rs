@@ -18,7 +18,7 @@ pub use gotemplate::REQUIRED_STACK_BYTES;
 
 use crate::result::UpdateResult;
 
-/// What is said where a spec says nothing.
+/// The message if the spec has none.
 const DEFAULT_MESSAGE: &str = "Update from image update automation";
 
 /// The name of the template in errors.
@@ -46,7 +46,7 @@ pub struct CommitData<'d> {
     pub values: Option<&'d BTreeMap<String, String>>,
 }
 
-/// The world as templates see it: the same one gives the same message.
+/// The environment of commit message templates: the same environment gives the same message.
 #[derive(Clone)]
 pub struct CommitEnvironment {
     /// The time.
@@ -95,7 +95,7 @@ pub enum CommitMessageError {
     Run(String),
 }
 
-/// What errors say of a field that is gone, the field, and what to use.
+/// The error about a removed field, the field, and what to use instead.
 const REMOVED_FIELDS: [[&str; 3]; 2] = [
     ["can't evaluate field Updated in type source.TemplateData", ".Updated", "'.Changed'"],
     [

@@ -4,12 +4,12 @@
 //! Here: decisions and strings, without network, clock, disk or cluster. Elsewhere: what a registry lists, repositories and
 //! commits (the sources), objects and their statuses (the controllers).
 //!
-//! * [`ImageName`] is `spec.image` of an ImageRepository. [`ScanState`] says when its tags are listed, and [`TagList`] is
-//!   what is kept of them.
+//! * [`ImageName`] is `spec.image` of an ImageRepository. [`ScanState`] decides when its tags are listed, and
+//!   [`TagList`] is what is kept of them.
 //! * [`Policy`] chooses one of the tags, of those that [`FilterTags`] lets through.
 //! * [`Setters`] are the values that the policies of an automation give. [`Checkout`] finds the files that may have markers,
 //!   and [`Rewriter`] sets the values there: byte by byte, or as Flux writes files ([`RewriteMode`]).
-//! * [`UpdateResult`] is what was changed, and [`commit_message()`] says so.
+//! * [`UpdateResult`] is what was changed, and [`commit_message()`] makes the commit message from it.
 //!
 //! Source of the semantics: image-reflector-controller and image-automation-controller 1.2.4, with kyaml 0.21.1,
 //! go-containerregistry 0.21.6, Masterminds/semver 3.5.0 and sprig 3.3.0.

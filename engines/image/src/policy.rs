@@ -125,7 +125,7 @@ impl Policy {
     /// Reads `spec.policy`.
     ///
     /// # Errors
-    /// It has no policy, its range is none, or its order is neither `asc` nor `desc` in any case.
+    /// It has no policy, its range is not valid, or its order is neither `asc` nor `desc` in any case.
     pub fn new(choice: &PolicyChoice) -> Result<Self, PolicyError> {
         let ranking = match choice {
             PolicyChoice { semver: Some(range), .. } => {
@@ -145,7 +145,8 @@ impl Policy {
 
     /// The latest of some tags, of those that a filter lets through. Their order decides between equal ones.
     ///
-    /// Differs(flux): tags that are equal after the filter are taken in the order of the list, too; there it is random.
+    /// Differs(flux): tags that are equal after the filter are taken in the order of the list, too; in Flux the order
+    /// is random.
     ///
     /// # Errors
     /// The filter is invalid, it or comparing the tags costs more than `meter` allows, no tag is left, or one is not a number.

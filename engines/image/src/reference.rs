@@ -7,10 +7,10 @@ use std::net::Ipv4Addr;
 
 use golang::url::Url;
 
-/// What Docker Hub is called.
+/// The host name of Docker Hub.
 const DOCKER_HUB: &str = "index.docker.io";
 
-/// What people call Docker Hub.
+/// An alias of Docker Hub.
 const DOCKER_HUB_ALIAS: &str = "docker.io";
 
 /// Why `spec.image` names no image.

@@ -1,11 +1,11 @@
 //! What an update changed: values of objects in files.
 //!
-//! Elsewhere: changing them (`rewrite.rs`), telling so (`commit.rs`).
+//! Elsewhere: changing them (`rewrite.rs`), the message of the commit (`commit.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Which object a document of a file is. What it does not say is empty.
+/// The object in a document of a file. Missing fields are empty.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ObjectIdentifier {
     /// `apiVersion`.
@@ -70,7 +70,7 @@ impl UpdateResult {
         files
     }
 
-    /// Changes by object, in whatever files it is.
+    /// Changes by object, in all files.
     pub fn objects(&self) -> ObjectChanges<'_> {
         let mut objects = ObjectChanges::new();
         for PlacedChange { object, change, .. } in &self.changes {

@@ -24,7 +24,7 @@ use document::PlainText;
 use flux::FluxDocument;
 use scalars::SeenMarkers;
 
-/// What a file has somewhere if it has a marker.
+/// A text that every file with a marker has.
 const TOKEN: &str = "\"$imagepolicy\"";
 
 /// How values are written.
@@ -139,7 +139,7 @@ pub enum StrategyError {
     Unsupported(String),
 }
 
-/// Accepts the strategy of `spec.update`, of which there is one; `None` if `spec.update` is absent.
+/// Accepts `Setters`, the only strategy of `spec.update`; `strategy` is `None` if `spec.update` is absent.
 ///
 /// # Errors
 /// It is another one, or absent.
@@ -215,7 +215,7 @@ impl<'s> Rewriter<'s> {
         }));
     }
 
-    /// Ends the update. `root` is what the folder of the files is called in errors.
+    /// Ends the update. `root` is the name of the files' folder in errors.
     ///
     /// # Errors
     /// More values would change than the limit, or Flux ends the run.

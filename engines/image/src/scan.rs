@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use crate::reference::{ImageName, ImageNameError};
 use crate::tags::exclusion_list;
 
-/// What an ImageRepository and what is stored of it say.
+/// An ImageRepository and what is stored of it.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanState<'s> {
     /// `spec.interval`.
@@ -46,7 +46,7 @@ pub enum ScanReason {
     NewImageName,
     /// Other tags are excluded.
     NewExclusionList,
-    /// The stored tags are lost, or there are none.
+    /// The stored tags are lost, or none were stored.
     NoTags,
     /// The interval is over.
     Interval,

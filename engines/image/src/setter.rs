@@ -1,4 +1,4 @@
-//! The values that policies give, and what a comment has to say to get one.
+//! The values that policies give, and the comments that mark where they are set.
 //!
 //! Elsewhere: which comment belongs to which value (`rewrite.rs`).
 
@@ -95,7 +95,7 @@ pub(crate) struct Assignment {
     pub(crate) is_text: bool,
 }
 
-/// What a comment says.
+/// The content of a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Marker {
     /// The value gets another one.
@@ -108,7 +108,7 @@ impl Marker {
     /// Reads the comment of a value, with its `#`; nothing if it is not a marker.
     ///
     /// Parity(flux): besides `{"$imagepolicy": "…"}` there are two forms that kyaml reads, a `$ref` to a setter and a whole
-    /// setter. Differs(flux): a whole setter that is not of strings is not a marker; there the run fails.
+    /// setter. Differs(flux): a whole setter that is not of strings is not a marker; in Flux the run fails.
     pub(crate) fn read(comment: &str, setters: &Setters) -> Option<Self> {
         let text = comment.trim_start_matches('#');
         let decoded = json::decode(text.as_bytes()).ok()?;
@@ -126,7 +126,7 @@ impl Marker {
     }
 }
 
-/// The name of a setter in a map of strings; nothing if another member is something else.
+/// The name of a setter in a map of strings; `None` if another member is not a string.
 fn short_reference(members: &Map) -> Option<String> {
     let is_string =
         |value: &GoRuntimeValue| matches!(value, GoRuntimeValue::String(_) | GoRuntimeValue::Nil);

@@ -29,7 +29,7 @@ const RECORDED: [(&str, &str); 6] = [
     ("image/setters.jsonl", include_str!("../../../e2e/conformance/image/setters.jsonl")),
 ];
 
-/// What the cases of a topic that failed said, and how many passed.
+/// The messages of the failed cases of a topic, and how many passed.
 fn failures(topic: &Topic, cases: &str) -> (Vec<String>, usize) {
     let mut failures = Vec::new();
     let mut passed = 0;

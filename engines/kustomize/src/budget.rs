@@ -1,7 +1,7 @@
 //! What a build may use up, and has used up: one account for all its files, transformers and objects.
 //!
-//! Here: the account, and how much memory nodes and values take. Elsewhere: what costs how much (whoever calls), and
-//! the clock ([`golang::meter::Stop`] is set by who has one).
+//! Here: the account, and how much memory nodes and values take. Elsewhere: what costs how much (the caller), and the
+//! clock (the caller sets [`golang::meter::Stop`]).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ const TEXT_OVERHEAD_BYTES: usize = 16;
 pub struct BuildBudget(Rc<RefCell<Meter>>);
 
 impl Default for BuildBudget {
-    /// All that is [`ALLOWED`], and nobody who ends the build.
+    /// The limits [`ALLOWED`], without a stop signal.
     fn default() -> Self {
         Self::new(Meter::new(ALLOWED, Stop::default()))
     }
@@ -71,7 +71,7 @@ impl BuildBudget {
         Ok(BudgetReservation { budget: self.clone(), bytes: bytes as u64 })
     }
 
-    /// To be called before a text of this length is read; says how much of it may be.
+    /// To be called before a text of this length is read; returns how much of it may be.
     pub(crate) fn reading(&self, length: usize) -> Result<YamlLimits, WorkLimitExceeded> {
         let mut meter = self.0.borrow_mut();
         meter.steps((length as u64).saturating_mul(STEPS_PER_YAML_BYTE))?;
@@ -90,7 +90,7 @@ impl BuildBudget {
         self.bytes(after.saturating_sub(before))
     }
 
-    /// Gives back what is kept no more.
+    /// Gives back bytes that are not kept any more.
     pub(crate) fn free(&self, bytes: usize) {
         self.0.borrow_mut().free(bytes as u64);
     }

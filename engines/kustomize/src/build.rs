@@ -1,4 +1,4 @@
-//! A whole build: what is done once, around the accumulation of the kustomization that was asked for.
+//! A whole build: the steps that are done once, around the accumulation of the requested kustomization.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use crate::transform::Transformer;
 use crate::transform::label::Strings;
 use crate::variable;
 
-/// Steps that a kustomization costs, whatever it says.
+/// Steps that every kustomization costs.
 const STEPS_PER_KUSTOMIZATION: usize = 2_000_000;
 
 /// The order of objects where the kustomization has no `sortOptions`.
@@ -54,9 +54,9 @@ pub struct Options {
     pub plugins: bool,
     /// How charts are rendered.
     pub helm: HelmOptions,
-    /// Whether `openapi.path` adds to what is known of Kubernetes' own kinds.
+    /// Whether `openapi.path` adds to the built-in schemas of Kubernetes' own kinds.
     ///
-    /// `kustomize build` then knows nothing else, unless it has merged a patch by that time; Flux always adds.
+    /// `kustomize build` drops the built-in schemas, unless it has merged a patch by that time; Flux always adds.
     pub keeps_builtin_schema: bool,
 }
 
@@ -76,7 +76,7 @@ pub enum Warning {
 pub struct Object {
     /// Group, version and kind, name and namespace.
     pub id: crate::id::Id,
-    /// What it says.
+    /// Its value.
     pub value: Value,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Build<'b> {
     pub(crate) options: &'b Options,
     schema: RefCell<Schema>,
     is_schema_set: Cell<bool>,
-    /// Whether a document adds to what is known by now.
+    /// Whether a document adds to the schemas so far.
     is_schema_kept: Cell<bool>,
     warnings: RefCell<Vec<Warning>>,
     pub(crate) budget: BuildBudget,
@@ -132,7 +132,7 @@ pub(crate) struct Build<'b> {
 /// Warnings are added as they come up, also if the build fails in the end.
 ///
 /// # Errors
-/// As kustomize says it; or that the budget is used up, where, and by what.
+/// With kustomize's message; or that the budget is used up, where, and by what.
 pub fn build(
     files: &dyn BuildFiles,
     path: &str,
@@ -154,7 +154,7 @@ pub fn build(
 }
 
 impl Build<'_> {
-    /// What is known of kinds; cheap to copy.
+    /// The schemas of kinds; cheap to copy.
     pub(crate) fn schema(&self) -> Schema {
         self.schema.borrow().clone()
     }
@@ -172,9 +172,9 @@ impl Build<'_> {
         self.warnings.borrow_mut().push(Warning::Log(line.into()));
     }
 
-    /// Notes that patches were merged with what is known of kinds.
+    /// Notes that patches were merged with the built-in schemas.
     ///
-    /// Parity(kustomize): from then on that stays known, because it is read when it is first needed.
+    /// Parity(kustomize): from then on these stay, because they are read when they are first needed.
     pub(crate) fn keep_schema(&self) {
         self.is_schema_kept.set(true);
     }
@@ -204,7 +204,7 @@ impl Build<'_> {
     /// Uses an OpenAPI document: that of the kustomization that is built, or else the first.
     ///
     /// # Errors
-    /// Both a document and a version are named, or a version that is not known, or the document is none.
+    /// Both a document and a version are named, or a version that is not known, or the document is not valid.
     pub(crate) fn use_openapi(
         &self,
         openapi: &BTreeMap<String, String>,
@@ -281,7 +281,7 @@ impl Build<'_> {
         Ok(resources.into_list())
     }
 
-    /// What is done once, when all objects are there.
+    /// The steps that are done once, after all objects were accumulated.
     fn finish(&self, so_far: Accumulation) -> Result<Resources> {
         let Accumulation { mut resources, config, variables } = so_far;
         let schema = self.schema();
@@ -325,7 +325,7 @@ impl Build<'_> {
     }
 }
 
-/// The value of the label that says who manages an object.
+/// The value of the label `app.kubernetes.io/managed-by`.
 const MANAGED_BY: &str = "kustomize-v5.8.1";
 
 #[cfg(test)]

@@ -24,13 +24,14 @@ pub enum MetadataField {
     Annotations,
 }
 
-/// Puts strings on all objects of a stream, one set after the other, over what is there; gives the stream as a build
-/// prints it.
+/// Puts strings on all objects of a stream, one set after the other, and replaces existing ones; gives the stream as a
+/// build prints it.
 ///
-/// Unlike a build it leaves no object out.
+/// Unlike a build it does not leave out any object.
 ///
 /// # Errors
-/// The stream holds something that is no object with a name, or the same object twice. As kustomize says it.
+/// The stream holds something that is not an object with a name, or the same object twice. The messages are
+/// kustomize's.
 pub fn add_common_metadata<'t>(
     stream: &[u8],
     strings: impl IntoIterator<Item = (MetadataField, &'t BTreeMap<String, String>)>,

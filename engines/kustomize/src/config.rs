@@ -37,7 +37,7 @@ decode_struct!(NameReference, "builtinconfig", "NameBackReferences", {
 /// The fields of all transformers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Config {
-    /// Whether it is what holds without being said, so that hundreds of fields need not be compared.
+    /// Whether it is the built-in configuration, so that hundreds of fields need not be compared.
     is_builtin: bool,
     pub(crate) name_prefix: Vec<FieldSpec>,
     pub(crate) name_suffix: Vec<FieldSpec>,
@@ -66,7 +66,7 @@ decode_struct!(Config, "builtinconfig", "TransformerConfig", {
     "replicas" => replicas,
 });
 
-/// What holds without being said; every kustomization adds it to what it got from others.
+/// The built-in configuration; every kustomization adds it to what it got from others.
 static BUILTIN: LazyLock<Config> = LazyLock::new(Config::of_table);
 
 fn specs(entries: &[defaults::DefaultFieldSpec]) -> Vec<FieldSpec> {
@@ -134,7 +134,7 @@ impl Config {
         Ok(config)
     }
 
-    /// What the files of `crds` say.
+    /// The configuration in the files of `crds`.
     ///
     /// # Errors
     /// A file cannot be read, or contradicts another one.
@@ -147,7 +147,7 @@ impl Config {
         Ok(config)
     }
 
-    /// What `known` and `added` say together.
+    /// `known` and `added` together.
     ///
     /// # Errors
     /// As [`Self::merge`].

@@ -122,7 +122,7 @@ pub(crate) fn decode<T: Decode>(value: &Value, mode: Mode) -> Result<T> {
 /// Decodes YAML as `sigs.k8s.io/yaml` does.
 ///
 /// # Errors
-/// The text is no YAML, or does not fit.
+/// The text is not YAML, or does not fit.
 pub(crate) fn from_yaml<T: Decode>(text: &[u8], mode: Mode, budget: &BuildBudget) -> Result<T> {
     let limits = budget.reading(text.len())?;
     let value = match mode == Mode::StrictYaml {
@@ -279,7 +279,7 @@ impl Decode for Value {
     }
 }
 
-/// Says which fields of a struct have which names in JSON.
+/// Maps the fields of a struct to their names in JSON.
 macro_rules! decode_struct {
     ($type:ty, $package:literal, $name:literal, { $($key:literal => $($field:ident).+),* $(,)? }) => {
         impl $crate::decode::Decode for $type {

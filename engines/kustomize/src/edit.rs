@@ -26,7 +26,7 @@ pub(crate) const NULL: &str = "!!null";
 /// How kyaml lays out what it writes.
 pub(crate) const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
 
-/// A node that stands for nothing, as what a deleted object leaves.
+/// A node without a value, as a deleted object leaves it.
 pub(crate) fn null() -> Node {
     Node::scalar(NULL, "")
 }
@@ -102,12 +102,12 @@ pub(crate) fn get_or_create<'n>(
     Ok(node.content.get_mut(at))
 }
 
-/// A scalar without a tag, which means whatever its text means.
+/// A scalar without a tag, so that its type follows from its text.
 pub(crate) fn untyped(text: impl Into<String>) -> Node {
     Node { value: text.into(), ..Node::default() }
 }
 
-/// A text whose tag says so.
+/// A text with the tag of a string.
 pub(crate) fn string(text: impl Into<String>) -> Node {
     let text = text.into();
     // go-yaml's SetString chooses a block for several lines.

@@ -4,7 +4,7 @@ use golang::meter::WorkLimitExceeded;
 
 /// Why a build, or a part of one, ended.
 ///
-/// Displays as kustomize says it, without the `Error: ` that the command puts in front.
+/// The text is kustomize's, without the `Error: ` that the command puts in front.
 /// Differs(kustomize): where its text shows Go's memory (pointers, dumps of structs), the text here names the object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
@@ -18,7 +18,7 @@ pub struct Error {
 pub(crate) enum Cause {
     /// Nothing in particular.
     Other,
-    /// A file is no YAML, so that reading it as a folder would be pointless.
+    /// A file is not YAML, so that reading it as a folder would be pointless.
     MalformedYaml,
     /// A server answered that there is no such file.
     Http,
@@ -29,7 +29,7 @@ pub(crate) enum Cause {
 /// How long an error's text gets. Differs(kustomize): it has no limit, and quotes within quotes double at each level.
 const MAX_TEXT: usize = 64 << 10;
 
-/// A text without its middle if it is too long: what was being done stands at its beginning, and why at its end.
+/// A text without its middle if it is too long: its beginning names the action, and its end the cause.
 fn cut(text: String) -> String {
     if text.len() <= MAX_TEXT {
         return text;
@@ -45,7 +45,7 @@ impl Error {
         Self::caused(text, Cause::Other)
     }
 
-    /// Says that a server has no such file, which ends the build at once.
+    /// An error about a file that a server does not have, which ends the build at once.
     pub fn http(text: impl Into<String>) -> Self {
         Self::caused(text, Cause::Http)
     }

@@ -39,7 +39,7 @@ pub fn text(node: &Node) -> String {
     v3::emit(node, &LAYOUT).unwrap_or_default()
 }
 
-/// Whether a node has the tag of null. A node without a tag does not, whatever its text.
+/// Whether a node has the tag of null. A node without a tag does not, even if its text is `null`.
 pub fn is_null(node: &Node) -> bool {
     node.tag == "!!null"
 }
@@ -65,7 +65,7 @@ pub fn expect(node: &Node, expected: YamlNodeKind) -> Result<(), WrongKind> {
 /// Where the value of a key stands among a map's children. Null has no keys.
 ///
 /// # Errors
-/// It is no map.
+/// It is not a map.
 pub fn position(map: &Node, name: &str) -> Result<Option<usize>, WrongKind> {
     if is_null(map) {
         return Ok(None);
@@ -81,7 +81,7 @@ pub fn position(map: &Node, name: &str) -> Result<Option<usize>, WrongKind> {
 /// A text that YAML 1.1 would read as something else gets quotes unless it has a style.
 ///
 /// # Errors
-/// It is no map.
+/// It is not a map.
 pub fn set(map: &mut Node, name: &str, mut value: Node) -> Result<(), WrongKind> {
     quote_if_ambiguous(&mut value);
     if is_null(&value) {
@@ -104,11 +104,11 @@ pub fn set(map: &mut Node, name: &str, mut value: Node) -> Result<(), WrongKind>
 /// Removes the first key of this name; returns its value.
 ///
 /// # Errors
-/// It is no map.
+/// It is not a map.
 pub fn clear(map: &mut Node, name: &str) -> Result<Option<Node>, WrongKind> {
     let Some(at) = position(map, name)? else { return Ok(None) };
     map.content.remove(at - 1);
-    // A map without its last value is none that was read, but may have been made.
+    // Parsing never gives a map without its last value, but a caller may have made one.
     Ok((at <= map.content.len()).then(|| map.content.remove(at - 1)))
 }
 
@@ -130,12 +130,13 @@ pub(crate) fn is_no_text_in_yaml_1_1(value: &str) -> bool {
     }
     match goyaml::to_json(value.as_bytes()) {
         Ok(value) => !value.is_string(),
-        // What Go reads but JSON cannot say: `.inf`, `.nan`, a map with odd keys.
+        // Values that Go reads but JSON cannot express: `.inf`, `.nan`, a map with odd keys.
         Err(error) => !error.to_string().starts_with("yaml: "),
     }
 }
 
-/// A quick no for most strings: names and images, which begin with a letter and are none of YAML's words.
+/// A quick check that is true for most strings: names and images, which begin with a letter and are none of YAML's
+/// words.
 fn is_surely_text(value: &str) -> bool {
     let is_part = |byte: u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'/' | b'.' | b'_' | b':' | b'@')

@@ -12,7 +12,7 @@ use crate::{field, path};
 
 /// A path in objects of certain kinds. What is empty of group, version and kind means any.
 ///
-/// The strings of those that hold without being said are part of the program: every kustomization copies hundreds of them.
+/// The strings of the built-in ones are part of the program: every kustomization copies hundreds of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FieldSpec {
     /// The API group; empty also for the core group.
@@ -21,7 +21,7 @@ pub struct FieldSpec {
     pub version: Cow<'static, str>,
     /// The kind.
     pub kind: Cow<'static, str>,
-    /// Keys, separated by `/`; `\/` is a slash in a key, `[]` behind a key says that its value is a list.
+    /// Keys, separated by `/`; `\/` is a slash in a key, `[]` behind a key means that its value is a list.
     pub path: Cow<'static, str>,
     /// Whether what is missing on the way is created.
     pub create: bool,
@@ -40,7 +40,7 @@ pub struct CreatedNodeType {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The path goes on, but what is there has no fields.
+    /// The path goes on, but the value at that point has no fields.
     #[error("expected sequence or mapping node")]
     NoFields,
     /// A part of the path is empty.
@@ -85,7 +85,7 @@ impl FieldSpec {
 /// Calls `change` with each node that a spec's path leads to; returns whether the spec is about the object at all.
 ///
 /// Lists are descended by themselves. A field that is missing or null ends the way, unless both spec and transformer
-/// create: then maps are created and at the end what `created` says.
+/// create: then maps are created and, at the end, `created`.
 ///
 /// # Errors
 /// The first thing that is wrong, also with `change`; what has been changed by then stays. It lacks kustomize's

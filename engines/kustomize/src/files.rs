@@ -1,6 +1,6 @@
 //! Where a build gets its files: what it asks, and an answer from a tree in memory.
 //!
-//! Elsewhere: who may read what (`loader.rs`), disks (outside of engines).
+//! Elsewhere: which files a kustomization may read (`loader.rs`), disks (outside of engines).
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ pub enum ResolvedPath {
     },
 }
 
-/// What a build asks of the world. Paths are absolute and have no `.` or `..`, but for the one that
-/// [`crate::build`] was given.
+/// The files, web servers and repositories that a build reads. Paths are absolute and have no `.` or `..`, except the
+/// one that [`crate::build`] was given.
 pub trait BuildFiles {
     /// Where a path leads when all symbolic links are followed.
     ///
@@ -33,9 +33,9 @@ pub trait BuildFiles {
     /// What stands behind `evalsymlink failure on '…' : `, such as `lstat /a: no such file or directory`.
     fn resolve(&self, path: &str) -> Result<ResolvedPath, Error>;
 
-    /// Whether it is plain that [`Self::resolve`] would fail, so that nobody has to say why.
+    /// Whether it is known that [`Self::resolve`] would fail, so that the caller needs no error text.
     ///
-    /// Every kustomization is looked for under three names. `false` says nothing.
+    /// A build looks for every kustomization under three names. `false` means that `resolve` has to be called.
     fn is_missing(&self, path: &str) -> bool {
         let _ = path;
         false
@@ -59,7 +59,7 @@ pub trait BuildFiles {
     /// A folder, absolute and without symbolic links, with a commit of a Git repository.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the commit cannot be checked out.
     fn checkout(&self, repository: &RepositoryAddress) -> Result<String, Error> {
         let url = repository.url();
         Err(Error::new(format!("`{url}` is remote, and repositories are not fetched here")))
@@ -77,7 +77,7 @@ pub trait BuildFiles {
     /// The objects of a chart as one YAML stream.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Why the chart cannot be rendered.
     fn inflate(&self, chart: &Inflation) -> Result<Vec<u8>, Error> {
         let name = &chart.chart.name;
         Err(Error::new(format!("`helmCharts` names `{name}`, and charts are not rendered here")))
@@ -87,7 +87,7 @@ pub trait BuildFiles {
 /// A chart to be rendered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inflation {
-    /// What is asked of Helm, its namespace filled in.
+    /// The `helmCharts` entry, its namespace filled in.
     pub chart: HelmChart,
     /// The absolute path of the folder that holds the chart's folder, or will when it has been fetched.
     pub home: String,

@@ -238,7 +238,7 @@ fn encoded(bytes: &[u8]) -> String {
 /// Adds what an object holds and its generated successor does not.
 ///
 /// # Errors
-/// Its metadata is no map.
+/// Its metadata is not a map.
 pub(crate) fn merge(new: &mut Resource, old: &Resource) -> Result<()> {
     let origin = old.annotations().remove(crate::origin::ORIGIN);
     new.take_metadata_from(old)?;

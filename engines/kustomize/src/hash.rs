@@ -13,7 +13,7 @@ use crate::resource::Resource;
 /// # Errors
 /// The data cannot be read, or the object is of another kind.
 ///
-/// Differs(kustomize): there other kinds have hashes, too, made of how Go's memory looks.
+/// Differs(kustomize): in kustomize other kinds have hashes, too, which depend on Go's memory layout.
 pub(crate) fn hash(resource: &Resource) -> Result<String> {
     let (own, optional): (&[&str], &str) = match resource.kind() {
         "ConfigMap" => (&["data"], "binaryData"),

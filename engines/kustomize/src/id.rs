@@ -57,7 +57,7 @@ fn or<'t>(text: &'t str, default: &'t str) -> &'t str {
     if text.is_empty() { default } else { text }
 }
 
-/// The namespace that every kind without namespaces is said to be in.
+/// The placeholder namespace of every kind without namespaces.
 pub(crate) const NO_NAMESPACE: &str = "_non_namespaceable_";
 
 /// Names one object of a build.

@@ -1,6 +1,6 @@
-//! `helmCharts`: what is asked of Helm, and what becomes of its answer.
+//! `helmCharts`: the request to Helm, and the objects in its answer.
 //!
-//! Elsewhere: rendering ([`crate::Files::inflate`]).
+//! Elsewhere: rendering ([`crate::BuildFiles::inflate`]).
 
 use std::collections::BTreeMap;
 
@@ -90,7 +90,7 @@ impl Chart {
     /// The objects of the chart.
     ///
     /// # Errors
-    /// It cannot be rendered, or what it gives are no objects.
+    /// It cannot be rendered, or its documents are not objects.
     pub(crate) fn render(&self, loader: &Loader<'_>, schema: &Schema) -> Result<Vec<Resource>> {
         let mut inflation = self.0.clone();
         loader.files().prepare(&inflation)?;
@@ -100,7 +100,7 @@ impl Chart {
         let manifests = loader.files().inflate(&inflation)?;
         let read = manifest::parse(&manifests, budget)
             .and_then(|list| Resources::of(list, schema, budget));
-        // Parity(kustomize): what fails is read once more in another way, which says it in its own words.
+        // Parity(kustomize): after an error the text is read once more in another way, whose error is reported.
         let read = read.map_err(|error| match error.cause() {
             Cause::MalformedYaml => error.within("error reading helm output"),
             _ => error.within("could not parse rnode slice into resource map"),
@@ -133,7 +133,7 @@ impl Chart {
             .within(|| "could not parse values file into rnode")?;
         let is_override = chart.values_merge != "merge";
         if edit::is_null(&of_file) {
-            // Parity(kustomize): a file that says null says it last with `merge`.
+            // Parity(kustomize): with `merge`, a values file that is null replaces the inline values.
             return if is_override { text(inline) } else { Ok(b"{}\n".to_vec()) };
         }
         let mut inline = manifest::from_value(inline, budget)?;

@@ -18,20 +18,20 @@ use crate::field;
 use json::Json;
 use operation::Operation;
 
-/// How deep lists and objects nest at most. Differs(kustomize): there it is 10 000.
+/// How deep lists and objects nest at most. Differs(kustomize): in kustomize it is 10 000.
 pub const MAX_DEPTH: usize = 1_000;
 
 /// Bytes of memory of a value, besides its text.
 const VALUE_OVERHEAD_BYTES: usize = 64;
 
-/// Why a patch is none, or does not apply. In the words of json-patch.
+/// Why a patch is not valid, or does not apply. In the words of json-patch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text is no YAML, or the object cannot be JSON.
+    /// The text is not YAML, or the object cannot be JSON.
     #[error(transparent)]
     Yaml(#[from] goyaml::Error),
-    /// The text is no JSON.
+    /// The text is not JSON.
     #[error(transparent)]
     Json(#[from] golang::json::Error),
     /// Something follows the JSON.
@@ -77,7 +77,7 @@ impl Patch {
         self.0.iter().flat_map(|operation| operation.0.values()).map(Json::weight).sum()
     }
 
-    /// Whether there are none.
+    /// Whether there are no operations.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -115,7 +115,7 @@ pub fn apply(patch: &Patch, object: &mut Node, budget: &BuildBudget) -> Result<(
     budget.steps(4 * before)?;
     // Text, nodes, JSON, and JSON in which scalars keep their strings.
     let _here = budget.hold(2 * before)?;
-    // Parity(kustomize): the text counts, which may mean something else than the nodes.
+    // Parity(kustomize): the patch is applied to the text, which may differ from the nodes.
     let text = field::text(object);
     let documents = v3::parse(text.as_bytes(), &YamlLimits::default())?;
     let value = match documents.first() {

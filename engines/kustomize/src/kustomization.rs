@@ -1,7 +1,7 @@
-//! What a `kustomization.yaml` says.
+//! The fields of a `kustomization.yaml`.
 //!
 //! Here: the fields, their deprecated forms, and what is refused. Below: what single fields hold (`kustomization/`).
-//! Elsewhere: what is done about it (`target.rs`).
+//! Elsewhere: accumulating it (`target.rs`).
 
 mod entry;
 mod helm;
@@ -105,7 +105,7 @@ decode_struct!(Kustomization, "types", "Kustomization", {
     "buildMetadata" => build_metadata,
 });
 
-/// Deprecated fields and what kustomize says of them, in its order.
+/// Deprecated fields and kustomize's warnings about them, in its order.
 const DEPRECATED: [(&str, &str); 6] = [
     ("bases", "'resources' instead."),
     ("commonLabels", "'labels' instead."),
@@ -118,10 +118,10 @@ const DEPRECATED: [(&str, &str); 6] = [
 impl Kustomization {
     /// Reads a file.
     ///
-    /// What is deprecated is added to `warnings`, also where the file is refused for something else.
+    /// Deprecated fields are added to `warnings`, also where the file is refused for another reason.
     ///
     /// # Errors
-    /// The text is no YAML, a field is unknown or of the wrong type, nothing is said, or it is of another kind.
+    /// The text is not YAML, a field is unknown or of the wrong type, the file is empty, or its kind is another one.
     pub(crate) fn parse(
         text: &[u8],
         dir: &str,
@@ -132,7 +132,7 @@ impl Kustomization {
         let limits = budget.reading(text.len())?;
         let value = goyaml::to_json_within(text, &limits)
             .map_err(|error| invalid(Error::new(error.to_string())))?;
-        // What is made of it is as large as itself, and kept.
+        // The decoded form is as large as the value, and kept.
         let held = budget.hold(budget::weight_of_value(&value))?;
         let mut file: Self = decode::decode(&value, Mode::Strict).map_err(invalid)?;
         let said = |name: &str| {
@@ -158,7 +158,7 @@ impl Kustomization {
         Ok((file, held))
     }
 
-    /// Moves what deprecated fields say to where it belongs.
+    /// Moves the content of deprecated fields to the current ones.
     fn modernize(&mut self) {
         if self.kind.is_empty() {
             "Kustomization".clone_into(&mut self.kind);

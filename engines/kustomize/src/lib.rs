@@ -14,9 +14,9 @@
 //! ```
 //!
 //! # A tour
-//! The judge is kustomize 5.8.1; where this differs, the code says so.
+//! The reference is kustomize 5.8.1; where this differs, a comment says so.
 //! 1. `build.rs` is what happens once; `target.rs` is one kustomization with all that it names, in kustomize's order.
-//! 2. `kustomization.rs` reads its file (`decode.rs` decides as Go does), `loader.rs` says what it may read.
+//! 2. `kustomization.rs` reads its file (`decode.rs` decides as Go does), `loader.rs` decides what it may read.
 //! 3. `manifest.rs` makes objects of files; `resource.rs` is one of them, `resources.rs` all.
 //! 4. `transform/`, `generate.rs`, `inflate.rs` and `plugin.rs` change and make objects.
 //! 5. `merge`, `json6902`, `fieldspec`, `path`, `pattern`, `selector` and `schema` are what these do to nodes.

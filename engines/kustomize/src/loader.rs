@@ -1,4 +1,4 @@
-//! Who may read what: files below the folder of a kustomization, folders that are not on the way to it.
+//! Which files a kustomization may read: those below its folder; and folders that are not on the way to it.
 
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ use crate::resource::{self, Resource};
 /// How deep lists and maps may be nested. Differs(kustomize): it ends with Go's stack.
 pub(crate) const MAX_DEPTH: usize = 1_000;
 
-/// Steps that a document costs, whatever is in it.
+/// Steps that every document costs.
 const STEPS_PER_DOCUMENT: usize = 1_000;
 
 /// Bytes of memory that an object takes besides its node, here and where it is looked up.
@@ -33,7 +33,7 @@ pub(crate) fn parse(bytes: &[u8], budget: &BuildBudget) -> Result<Vec<Resource>>
     Ok(nodes.into_iter().map(Resource::new).collect())
 }
 
-/// Says which file an error is about, where kustomize does.
+/// Adds the file to an error, where kustomize does.
 pub(crate) fn in_file<T>(result: Result<T>, path: &str) -> Result<T> {
     result.map_err(|error| {
         if error.cause() != Cause::MalformedYaml {
@@ -59,7 +59,7 @@ fn check(nodes: Vec<Node>) -> Result<Vec<Node>> {
 fn read(bytes: &[u8], budget: &BuildBudget) -> Result<Vec<Node>> {
     let text = String::from_utf8_lossy(bytes);
     let text = if text.contains("\r\n") { text.replace("\r\n", "\n").into() } else { text };
-    // Bytes that are no text are left to the parser, which says so.
+    // Bytes that are not text are left to the parser, whose error says so.
     let whole = if text.contains('\u{fffd}') { bytes } else { text.as_bytes() };
     let parts = split(whole, budget)?;
     let is_alone = parts.len() == 1;

@@ -43,7 +43,7 @@ pub enum MergeError {
     Exhausted(#[from] WorkLimitExceeded),
 }
 
-/// What has become of the target.
+/// Whether the target stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MergeOutcome {
     /// It is patched.
@@ -216,7 +216,7 @@ impl<'s> Walk<'_, '_, 's> {
         self.begin(sources, schema)
     }
 
-    /// The values of a map's current key on both sides, with what is known of them.
+    /// The values of a map's current key on both sides, with their schema.
     fn field(
         arena: &mut Arena<'_>,
         schema: &'s Schema,
@@ -271,8 +271,8 @@ impl<'s> Walk<'_, '_, 's> {
         }
     }
 
-    /// What is known of a place: what a comment there says, else what is known already, else what its own
-    /// `apiVersion` and `kind` say.
+    /// The schema of a place: from a comment there, else the one known already, else that of its own `apiVersion` and
+    /// `kind`.
     fn schema_of(
         &mut self,
         sources: Sources,
@@ -398,7 +398,7 @@ impl<'s> Walk<'_, '_, 's> {
     }
 }
 
-/// The schema in a node's comments: in the one behind it, or in the one above if there is none behind.
+/// The schema in a node's comments: in the one behind it, else in the one above it.
 fn comment_schema<'s>(schema: &'s Schema, node: &Node) -> Option<Resource<'s>> {
     let comments = [Note::Line, Note::Head].map(|note| node.notes.get(note));
     let comment = comments.into_iter().find(|comment| !comment.is_empty())?;

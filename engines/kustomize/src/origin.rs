@@ -42,7 +42,7 @@ impl Origin {
         origin
     }
 
-    /// The origin of what a field of the kustomization that is called `file` here generates or changes.
+    /// The origin of objects that a field of the kustomization `file` generates or changes.
     pub(crate) fn builtin(&self, file: &str, kind: &str) -> Self {
         let text = str::to_owned;
         Self {
@@ -97,20 +97,20 @@ impl Origin {
         crate::field::text(&self.node())
     }
 
-    /// Says that an object comes from here.
+    /// Notes that an object comes from here.
     ///
     /// # Errors
-    /// Its metadata is no map.
+    /// Its metadata is not a map.
     pub(crate) fn put_on(&self, resource: &mut Resource, budget: &BuildBudget) -> Result<()> {
         let text = self.text();
         budget.bytes(weight_of_scalar(ORIGIN) + weight_of_scalar(&text))?;
         set_annotation(resource, ORIGIN, &text, budget)
     }
 
-    /// Says that an object was changed by this, or comes from here if nothing is known of that.
+    /// Notes that an object was changed by this, or comes from here if it has no origin yet.
     ///
     /// # Errors
-    /// Its metadata is no map.
+    /// Its metadata is not a map.
     pub(crate) fn note_on(&self, resource: &mut Resource, budget: &BuildBudget) -> Result<()> {
         let annotation = |name| edit::at(&resource.node, &["metadata", "annotations", name]);
         if annotation(ORIGIN).is_none() {
@@ -138,7 +138,7 @@ fn set_annotation(
     resource::set_annotation(&mut resource.node, key, text)
 }
 
-/// Reads an annotation; what cannot be read says nothing.
+/// Reads an annotation; one that cannot be read counts as empty.
 fn parse(text: &str) -> Origin {
     let value = goyaml::to_json(text.as_bytes()).unwrap_or(Value::Null);
     let text = |value: &Value, name: &str| {

@@ -13,9 +13,10 @@ use crate::transform::named;
 /// The value of a node, as kustomize gets it: it writes the node and reads it back.
 ///
 /// # Errors
-/// What cannot be read back, such as keys that are no strings, or strings that do not fit their tags.
+/// The node cannot be read back, for example because of keys that are not strings, or strings that do not fit their
+/// tags.
 pub(crate) fn value(node: &Node) -> Result<Value> {
-    // Most nodes stay what they are; errors name lines of the text, so that a node with one is written all the same.
+    // Most nodes stay what they are; errors name lines of the text, so a node with an error is written nevertheless.
     if goyaml::v3::is_stable(node)
         && let Ok(value) = goyaml::v3::to_json(node, &YamlLimits::default())
     {
@@ -35,7 +36,7 @@ pub(crate) fn value(node: &Node) -> Result<Value> {
 /// As [`value`].
 pub(crate) fn yaml(node: &Node) -> Result<String> {
     let value = value(node).map_err(|error| {
-        // Parity(kustomize): it shows the map that it has read, which is none where nothing could be read.
+        // Parity(kustomize): the error shows the map that was read, which is empty if the text cannot be read.
         let is_unread = error.to_string().starts_with("yaml:");
         let id = resource::id(node);
         if is_unread { error.within("map[string]interface {}(nil)") } else { error.within(id) }

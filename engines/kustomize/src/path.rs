@@ -31,7 +31,7 @@ pub enum Error {
     /// A negative number.
     #[error("array index {0} cannot be negative")]
     Negative(i64),
-    /// A `*` where one node is meant.
+    /// A `*` where a single node is needed.
     #[error("wildcard is not supported in PathGetter")]
     Wildcard,
     /// A `[…]` without `=`.
@@ -48,10 +48,10 @@ pub enum Error {
         /// How long the list is.
         found: usize,
     },
-    /// The value in `[key=value]` is no regular expression.
+    /// The value in `[key=value]` is not a regular expression.
     #[error(transparent)]
     Pattern(#[from] golang::regexp::Error),
-    /// A path runs through a text that is no YAML.
+    /// A path runs through a text that is not YAML.
     #[error(transparent)]
     Text(#[from] goyaml::Error),
     /// A path runs through a text without anything in it.
@@ -74,7 +74,7 @@ pub enum Error {
 /// Where a node stands: which child to take, from the root on.
 pub type ChildIndexPath = Vec<usize>;
 
-/// The node at a place, unless the tree has changed so that there is none.
+/// The node at a place; `None` if the tree has changed and the place is gone.
 pub fn at<'n>(root: &'n Node, place: &[usize]) -> Option<&'n Node> {
     place.iter().try_fold(root, |node, child| node.content.get(*child))
 }
@@ -106,7 +106,7 @@ fn pair(part: &str) -> Result<(&str, &str), Error> {
     inner.strip_prefix('[').unwrap_or(inner).split_once('=').ok_or(Error::NoPair)
 }
 
-/// What is created for a part, by what comes next.
+/// The kind of node that is created for a part, which follows from the next part.
 fn kind_before(next: Option<&str>, last: YamlNodeKind) -> YamlNodeKind {
     match next {
         Some(next) if is_pair(next) || index(next).is_some() => YamlNodeKind::Sequence,
@@ -130,7 +130,7 @@ fn created_item(field: &str, value: &str) -> Node {
     Node { content, ..created(YamlNodeKind::Mapping, "") }
 }
 
-/// The root of a document, or the node itself, and the place of that.
+/// The root of a document, or the node itself; and its place.
 fn root(node: &Node) -> (&Node, ChildIndexPath) {
     match (node.kind, node.content.first()) {
         (YamlNodeKind::Document, Some(root)) => (root, vec![0]),

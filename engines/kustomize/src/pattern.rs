@@ -7,7 +7,7 @@ use golang::regexp::Regexp;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plain(String);
 
-/// Length of a text that an expression is done with in no time, whatever both are.
+/// Texts up to this length are matched in negligible time, with any expression.
 const MAX_SHORT_TEXT_BYTES: usize = 1 << 10;
 
 /// Steps that a byte costs which an expression examines.
@@ -39,7 +39,7 @@ impl Plain {
         }
     }
 
-    /// Reads an expression; none if it has anything else in it.
+    /// Reads an expression; `None` if it is not plain.
     pub(crate) fn parse(pattern: &str) -> Option<Self> {
         let mut previous = b' ';
         let is_plain = pattern.bytes().all(|byte| {

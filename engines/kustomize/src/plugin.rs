@@ -65,7 +65,7 @@ impl Generator {
     }
 }
 
-/// What a configuration is one of.
+/// The kinds of configurations.
 enum Plugin {
     Generator(Generator),
     Transformer(Transformer),
@@ -74,7 +74,7 @@ enum Plugin {
 /// The generator that an object configures.
 ///
 /// # Errors
-/// It configures something else, or not well.
+/// It configures a plugin of the other sort, or its configuration is not valid.
 pub(crate) fn generator(
     loader: &Loader<'_>,
     build: &Build<'_>,
@@ -93,7 +93,7 @@ pub(crate) fn generator(
 /// The transformer that an object configures.
 ///
 /// # Errors
-/// It configures something else, or not well.
+/// It configures a plugin of the other sort, or its configuration is not valid.
 pub(crate) fn transformer(
     loader: &Loader<'_>,
     build: &Build<'_>,
@@ -221,7 +221,7 @@ fn affix(value: &Value, side: Side) -> Result<Transformer> {
 /// The transformer of `replacements`, of which files are read.
 ///
 /// # Errors
-/// A file cannot be read or holds something else, or an entry is both a file and a replacement.
+/// A file cannot be read or holds something other than a replacement, or an entry is both a file and a replacement.
 pub(crate) fn replacements(
     loader: &Loader<'_>,
     entries: &[ReplacementField],

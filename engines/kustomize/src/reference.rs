@@ -1,7 +1,7 @@
 //! Names that refer to other objects follow them when these are renamed.
 //!
 //! What a name means is decided once, when all objects have their last names: a name refers to the object that ever
-//! had it, of the kind that the configuration says, in the same namespace and from the same layers.
+//! had it, of the kind in the configuration, in the same namespace and from the same layers.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ struct Candidate {
 /// Updates all names that refer to objects.
 ///
 /// # Errors
-/// A name may mean several objects, or a path leads to something that is no reference.
+/// A name may mean several objects, or a path leads to something that is not a reference.
 pub(crate) fn update(
     resources: &mut Resources,
     references: &[NameReference],
@@ -165,7 +165,7 @@ impl<'c> View<'c> {
     }
 }
 
-/// The kind that a role binding says its role is of, if that is what a path leads to.
+/// The kind of role that a role binding refers to, if a path leads to that reference.
 fn role_of(node: &Node, spec: &FieldSpec) -> Option<Gvk> {
     if !spec.path.ends_with("roleRef/name") {
         return None;

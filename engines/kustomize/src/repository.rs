@@ -1,6 +1,6 @@
-//! Addresses of Git repositories, as kustomize tells them from paths.
+//! Addresses of Git repositories, which kustomize distinguishes from paths.
 
-/// What an address says: which repository, which folder in it, and which commit.
+/// The parts of an address: the repository, the folder in it, and the commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepositoryAddress {
     /// The address as it was written.
@@ -30,7 +30,7 @@ impl RepositoryAddress {
 
     /// Reads an address.
     ///
-    /// Local paths are none, also those that begin with a host but no scheme, `github.com` excepted.
+    /// Local paths are not addresses, also those that begin with a host but no scheme, `github.com` excepted.
     pub fn parse(address: &str) -> Option<Self> {
         if address.starts_with('/') {
             return None;
@@ -58,7 +58,7 @@ impl RepositoryAddress {
         Some(repository)
     }
 
-    /// What a query says; one that cannot be read says nothing.
+    /// Takes the settings of a query; one that cannot be read is ignored.
     fn take_query(&mut self, query: &str) {
         let mut values: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {

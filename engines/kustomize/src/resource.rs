@@ -108,7 +108,7 @@ pub(crate) fn gvk(node: &Node) -> Gvk {
     Gvk::new(text("apiVersion"), text("kind"))
 }
 
-/// The id of an object of which nobody asks whether its kind has namespaces.
+/// The id of an object where it does not matter whether its kind is namespaced.
 pub(crate) fn id(node: &Node) -> Id {
     let name = meta_text(node, "name").to_owned();
     let namespace = meta_text(node, "namespace").to_owned();
@@ -121,7 +121,7 @@ fn meta_text<'n>(node: &'n Node, name: &str) -> &'n str {
     field.filter(|node| !edit::is_empty(node)).map_or("", |node| &node.value)
 }
 
-/// A map of strings below `metadata`; whatever its values are, their strings count.
+/// A map of strings below `metadata`; values of other types are read as their text.
 pub(crate) fn meta_map(node: &Node, name: &str) -> BTreeMap<String, String> {
     let Some(map) = edit::at(node, &[METADATA, name]) else { return BTreeMap::new() };
     map.entries().map(|(key, value)| (key.value.clone(), value.value.clone())).collect()
@@ -149,7 +149,7 @@ pub(crate) fn set_annotation(node: &mut Node, key: &str, value: &str) -> Result<
 }
 
 impl Resource {
-    /// An object without a past; notes of kustomize in its annotations are taken for what they say.
+    /// An object without a history, except for the one in kustomize's own annotations.
     pub(crate) fn new(node: Node) -> Self {
         let mut resource = Self { node, ..Self::default() };
         resource.take_notes();
@@ -248,12 +248,12 @@ impl Resource {
         edit::set_field(&mut self.node, "apiVersion", edit::untyped(api_version))
     }
 
-    /// Whether nothing is left of it.
+    /// Whether it was deleted as a whole.
     pub(crate) fn is_gone(&self) -> bool {
         edit::is_empty(&self.node)
     }
 
-    /// Who it is now.
+    /// Its current id.
     pub(crate) fn id(&self, schema: &Schema) -> Id {
         let api_version = self.api_version();
         let kind = self.kind();
@@ -263,9 +263,9 @@ impl Resource {
         Id { gvk: Gvk::new(api_version, kind), name, namespace, is_cluster_scoped }
     }
 
-    /// Who it was, oldest first.
+    /// Its earlier ids, oldest first.
     ///
-    /// Parity(kustomize): groups and versions are those of now, and no kind counts as one without namespaces.
+    /// Parity(kustomize): groups and versions are the current ones, and every kind counts as namespaced.
     pub(crate) fn past_ids(&self) -> impl DoubleEndedIterator<Item = Id> {
         let api_version = self.api_version();
         self.past.iter().map(move |past| Id {
@@ -276,13 +276,13 @@ impl Resource {
         })
     }
 
-    /// Who it was first.
+    /// Its original id.
     pub(crate) fn original_id(&self, schema: &Schema) -> Id {
         let first = self.past_ids().next();
         first.unwrap_or_else(|| self.id(schema))
     }
 
-    /// Notes who it is, before that changes.
+    /// Notes its id, before that changes.
     ///
     /// # Errors
     /// The build has used up what it may.
@@ -297,7 +297,7 @@ impl Resource {
         Ok(())
     }
 
-    /// Says that kustomize would keep notes in the annotations from now on.
+    /// Notes that kustomize would keep notes in the annotations from now on.
     pub(crate) fn note(&mut self) {
         self.is_noted = true;
         self.keep_annotations();
@@ -329,7 +329,7 @@ impl Resource {
         same(&self.prefixes, &other.prefixes) && same(&self.suffixes, &other.suffixes)
     }
 
-    /// Takes name, namespace, labels, annotations and history of the object that it stands in for.
+    /// Takes name, namespace, labels, annotations and history of the object that it replaces.
     pub(crate) fn take_metadata_from(&mut self, other: &Self) -> Result<()> {
         let mut labels = other.labels();
         labels.extend(self.labels());
@@ -443,7 +443,7 @@ impl Resource {
         self.past.iter().any(could) && self.past_ids().any(|past| past.is_same(id))
     }
 
-    /// How many steps it takes to find out whether a selector means it.
+    /// How many steps it takes to find out whether a selector matches it.
     pub(crate) fn steps_of(&self, matcher: &Matcher) -> usize {
         let id = self.api_version().len() + self.kind().len() + self.name().len();
         let past: usize = self.past.iter().map(|past| past.name.len() + past.kind.len()).sum();
@@ -456,7 +456,7 @@ impl Resource {
     /// Whether labels and annotations are such as a selector wants.
     ///
     /// # Errors
-    /// One of the label selectors is none.
+    /// One of the label selectors is not valid.
     pub(crate) fn has_marks_of(&self, matcher: &Matcher) -> Result<bool> {
         if !matcher.has_marks() {
             return Ok(true);

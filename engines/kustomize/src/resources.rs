@@ -35,7 +35,7 @@ const STEPS_PER_COMPARISON: usize = 16;
 const LOOKED_AT: usize = 256;
 
 impl Resources {
-    /// No objects, with the account that what is done to them is counted by.
+    /// No objects, with the budget for operations on them.
     pub(crate) fn new(budget: &BuildBudget) -> Self {
         Self { list: Vec::new(), keys: None, budget: budget.clone() }
     }
@@ -115,10 +115,10 @@ impl Resources {
         Ok(resources)
     }
 
-    /// Adds a generated object as its behaviour says.
+    /// Adds a generated object according to its behavior.
     ///
     /// # Errors
-    /// There is no object to merge with or to replace, or there is one and neither is asked for.
+    /// There is no object to merge with or to replace, or one exists and the new object asks for neither.
     pub(crate) fn absorb(&mut self, mut new: Resource, schema: &Schema) -> Result<()> {
         let id = new.id(schema);
         self.count_ids()?;
@@ -196,7 +196,7 @@ impl Resources {
     /// The place of the only object that has or had an id.
     ///
     /// # Errors
-    /// There is none, or there are several.
+    /// No object has the id, or several have.
     pub(crate) fn by_id(&self, id: &Id, schema: &Schema) -> Result<usize> {
         self.count_ids()?;
         let places = self.list.iter().enumerate();
@@ -217,7 +217,7 @@ impl Resources {
     /// The places of the objects that a selector means.
     ///
     /// # Errors
-    /// One of its expressions is none.
+    /// One of its expressions is not valid.
     pub(crate) fn select(&self, selector: &Selector, schema: &Schema) -> Result<Vec<usize>> {
         self.budget.steps(selector.steps())?;
         let matcher = selector.compile().map_err(|error| Error::new(error.to_string()))?;
@@ -238,7 +238,7 @@ impl Resources {
         Ok(places)
     }
 
-    /// Leaves out what nothing is left of.
+    /// Removes objects that were deleted as a whole.
     pub(crate) fn drop_gone(&mut self) {
         if self.list.iter().any(Resource::is_gone) {
             self.list_mut().retain(|resource| !resource.is_gone());

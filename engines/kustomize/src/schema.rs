@@ -16,10 +16,10 @@ pub use read::ReadError;
 /// How often a reference may lead to another one.
 const MAX_REFERENCES: usize = 100;
 
-/// What is known about kinds.
+/// The schemas of kinds.
 ///
-/// Of the built-in kinds only what leads to merged lists is kept, and fields of any content: that a field is known
-/// matters for nothing else.
+/// Of the built-in kinds only what leads to merged lists is kept, and fields of any content: other fields do not need a
+/// schema.
 #[derive(Debug, Clone)]
 pub struct Schema {
     /// Whether what is built in is known besides what was added.
@@ -28,7 +28,7 @@ pub struct Schema {
     added: Arc<SchemaAdditions>,
 }
 
-/// What documents have said.
+/// The schemas of documents.
 #[derive(Debug, Clone, Default)]
 struct SchemaAdditions {
     shapes: Vec<SchemaShape>,
@@ -39,7 +39,7 @@ struct SchemaAdditions {
     scopes: BTreeMap<(String, String), bool>,
 }
 
-/// What was said of one definition or field.
+/// The schema of one definition or field, as a document has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct SchemaShape {
     /// The definition that it is instead.
@@ -56,12 +56,12 @@ struct SchemaShape {
 }
 
 impl Schema {
-    /// What kustomize knows without being told: Kubernetes 1.21.2 and its own kinds.
+    /// What kustomize knows without `openapi` files: Kubernetes 1.21.2 and its own kinds.
     pub fn builtin() -> Self {
         Self { is_builtin_known: true, added: Arc::default() }
     }
 
-    /// What the document of an `openapi: {path: …}` says, in the place of what is built in. Scopes of built-in kinds
+    /// The schemas of the document of an `openapi: {path: …}`, instead of the built-in ones. Scopes of built-in kinds
     /// stay known.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Schema {
         Ok(schema)
     }
 
-    /// Adds what a document says; it wins over what is known.
+    /// Adds the schemas of a document, which win over the existing ones.
     ///
     /// # Errors
     /// As [`Self::with_openapi`].
@@ -80,7 +80,7 @@ impl Schema {
         read::add(self, document)
     }
 
-    /// What is known of a kind.
+    /// The schema of a kind.
     pub fn of(&self, api_version: &str, kind: &str) -> Option<Resource<'_>> {
         let place = match find(&self.added.kinds, api_version, kind) {
             Some(place) => SchemaOrigin::Added(*place),
@@ -92,12 +92,12 @@ impl Schema {
 
     /// Whether objects of a kind live in namespaces; `None` if that is not known, where kustomize takes them to.
     pub fn is_namespaced(&self, api_version: &str, kind: &str) -> Option<bool> {
-        // Parity(kustomize): the scope of a built-in kind stays as it is, whatever a document says.
+        // Parity(kustomize): the scope of a built-in kind stays as it is, even if a document sets another one.
         builtin::is_namespaced(api_version, kind)
             .or_else(|| find(&self.added.scopes, api_version, kind).copied())
     }
 
-    /// What a comment says about its field, if it is a schema in JSON.
+    /// The schema in a comment about its field, if it is JSON.
     pub(crate) fn of_comment(&self, comment: &str) -> Option<Resource<'_>> {
         let json = comment.trim_start_matches('#').trim_start();
         if !json.starts_with('{') {
@@ -122,7 +122,7 @@ impl Schema {
     }
 }
 
-/// What is noted of a kind. The maps are empty but for the few builds with documents of their own.
+/// The entry of a kind. The maps are empty but for the few builds with documents of their own.
 fn find<'m, T>(
     map: &'m BTreeMap<(String, String), T>,
     api_version: &str,
@@ -134,7 +134,7 @@ fn find<'m, T>(
     map.get(&(api_version.to_owned(), kind.to_owned()))
 }
 
-/// What is known of a kind, of a field, or of the items of a list.
+/// The schema of a kind, of a field, or of the items of a list.
 #[derive(Debug, Clone)]
 pub struct Resource<'s> {
     schema: &'s Schema,
@@ -151,7 +151,7 @@ enum SchemaOrigin {
 }
 
 impl Resource<'_> {
-    /// What is known of a field.
+    /// The schema of a field.
     pub fn field(&self, name: &str) -> Option<Self> {
         if let SchemaOrigin::Builtin(shape) = &self.place {
             return Some(self.at(SchemaOrigin::Builtin(shape.field(name)?)));
@@ -160,7 +160,7 @@ impl Resource<'_> {
         self.follow(shape.fields.get(name).copied().or(shape.additional)?)
     }
 
-    /// What is known of a list's items; `None` also if it is no list.
+    /// The schema of a list's items; `None` also if it is not a list.
     pub fn elements(&self) -> Option<Self> {
         if let SchemaOrigin::Builtin(shape) = &self.place {
             return Some(self.at(SchemaOrigin::Builtin(shape.items()?)));

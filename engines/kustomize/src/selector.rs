@@ -1,7 +1,7 @@
 //! Which objects a target means: names by regular expressions, labels by Kubernetes' selectors.
 //!
-//! Here: the selector and what it says of an object's parts. Elsewhere: label selectors (`selector/labels.rs`), and
-//! which of an object's names, present or past, are asked about.
+//! Here: the selector, and matching an object's parts. Elsewhere: label selectors (`selector/labels.rs`), and which of
+//! an object's names, present or past, are matched.
 
 pub mod labels;
 mod labels_name;
@@ -62,11 +62,11 @@ impl Selector {
         patterns.into_iter().map(steps).sum::<usize>() + 16 * marks
     }
 
-    /// Compiles the expressions. What is wrong with a label selector is only said when it is asked for, as in
-    /// kustomize, where nothing is wrong as long as nothing else matches.
+    /// Compiles the expressions. An invalid label selector is reported only when it is used, as in kustomize, which
+    /// never reports it as long as nothing else matches.
     ///
     /// # Errors
-    /// One of the regular expressions is none.
+    /// One of the regular expressions is not valid.
     pub fn compile(&self) -> Result<Matcher, golang::regexp::Error> {
         Ok(Matcher {
             group: anchored(&self.group)?,
@@ -93,25 +93,25 @@ impl Matcher {
         patterns.into_iter().map(|pattern| pattern.steps(id)).sum::<usize>() + self.marks
     }
 
-    /// Whether the kind of an object is meant.
+    /// Whether the kind of an object matches.
     pub(crate) fn matches_kind(&self, group: &str, version: &str, kind: &str) -> bool {
         self.group.allows(group) && self.version.allows(version) && self.kind.allows(kind)
     }
 
-    /// Whether a name is meant.
+    /// Whether a name matches.
     pub(crate) fn matches_name(&self, name: &str) -> bool {
         self.name.allows(name)
     }
 
-    /// Whether a namespace is meant.
+    /// Whether a namespace matches.
     pub(crate) fn matches_namespace(&self, namespace: &str) -> bool {
         self.namespace.allows(namespace)
     }
 
-    /// Whether an object with these labels is meant; `label` finds the value of a key.
+    /// Whether an object with these labels matches; `label` finds the value of a key.
     ///
     /// # Errors
-    /// The label selector is none.
+    /// The label selector is not valid.
     pub(crate) fn matches_labels<'v>(
         &self,
         label: impl Fn(&str) -> Option<&'v str>,
@@ -122,7 +122,7 @@ impl Matcher {
     /// As [`Self::matches_labels`], for annotations.
     ///
     /// # Errors
-    /// The annotation selector is none.
+    /// The annotation selector is not valid.
     pub(crate) fn matches_annotations<'v>(
         &self,
         annotation: impl Fn(&str) -> Option<&'v str>,

@@ -125,7 +125,7 @@ impl Ord for Key {
             true => other.gvk.cmp(&self.gvk),
             false => self.gvk.cmp(&other.gvk),
         };
-        // Groups with a `_` can have the same text; the order has to be one all the same.
+        // Groups with a `_` can have the same text; the order still has to be total.
         self.rank.cmp(&other.rank).then(by_text).then_with(|| self.id.gvk.cmp(&other.id.gvk))
     }
 }

@@ -1,7 +1,7 @@
 //! One kustomization: everything that it names, in kustomize's order.
 //!
 //! Here: resources, components, generators, transformers, validators. Below: which transformers its fields mean
-//! (`target/builtin.rs`). Elsewhere: what is done once for the whole build (`build.rs`).
+//! (`target/builtin.rs`). Elsewhere: the steps that are done once for the whole build (`build.rs`).
 
 mod builtin;
 
@@ -24,14 +24,14 @@ use crate::resources::Resources;
 use crate::transform::Transformer;
 use crate::variable::{self, KustomizeVariables};
 
-/// Steps that a transformer costs, whatever it does.
+/// Steps that every transformer costs.
 const STEPS_PER_TRANSFORMER: usize = 10_000;
 
 /// What has come together so far.
 #[derive(Debug)]
 pub(crate) struct Accumulation {
     pub(crate) resources: Resources,
-    /// Most is what holds without being said.
+    /// Most of it is the built-in configuration.
     pub(crate) config: Cow<'static, Config>,
     pub(crate) variables: KustomizeVariables,
 }
@@ -51,7 +51,7 @@ pub(crate) struct KustomizationTarget<'b> {
     pub(crate) kustomization: Box<Kustomization>,
     file: &'static str,
     origin: Option<Origin>,
-    /// The namespace that charts get which say none.
+    /// The namespace of charts without one of their own.
     chart_namespace: String,
     /// What its file takes of the budget.
     _held: BudgetReservation,
@@ -61,7 +61,7 @@ impl<'b> KustomizationTarget<'b> {
     /// Reads the file of a kustomization.
     ///
     /// # Errors
-    /// There is none, or several, or it cannot be read.
+    /// The folder has no kustomization, or several, or it cannot be read.
     pub(crate) fn load(build: &'b Build<'b>, loader: Loader<'b>) -> Result<Self> {
         build.count_kustomization()?;
         let mut found = Vec::new();
@@ -206,7 +206,8 @@ impl<'b> KustomizationTarget<'b> {
         Ok(so_far)
     }
 
-    /// Adds another kustomization: a component changes what is there, others bring their own.
+    /// Adds another kustomization: a component changes the objects that were accumulated before, others bring their
+    /// own.
     fn add_kustomization(
         &self,
         so_far: Accumulation,
@@ -376,7 +377,7 @@ impl<'b> KustomizationTarget<'b> {
         Ok(transformers)
     }
 
-    /// Runs validators, which may change nothing but one label.
+    /// Runs validators, which may only change one label.
     fn validate(&self, so_far: &mut Accumulation) -> Result<()> {
         let validators = self.plugin_transformers(&self.kustomization.validators)?;
         let schema = self.build.schema();

@@ -73,7 +73,7 @@ impl Transformer {
     /// Changes the objects.
     ///
     /// # Errors
-    /// What was asked for cannot be done; some objects may have been changed.
+    /// The transformation cannot be done; some objects may have been changed.
     pub(crate) fn transform(&self, resources: &mut Resources, schema: &Schema) -> Result<()> {
         match self {
             Self::StrategicMerge(patches) => patches.transform(resources, schema),

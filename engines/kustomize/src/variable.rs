@@ -239,7 +239,7 @@ impl Replacer<'_> {
         Ok(())
     }
 
-    /// A text with its references replaced; one that is nothing but a reference becomes the value itself.
+    /// A text with its references replaced; one that is a single reference becomes the value itself.
     fn replaced(&mut self, text: &str) -> Result<VariableValue> {
         let last = text.rfind(')');
         let mut result = String::new();
@@ -251,7 +251,7 @@ impl Replacer<'_> {
                 break;
             }
             result.push_str(before);
-            // Whether there is an end at all is known, so that nobody looks for it again and again.
+            // Whether a closing parenthesis follows at all is known, so that it is not searched again and again.
             let has_end = last.is_some_and(|last| last > text.len() - after.len());
             let reference = after.strip_prefix('(').filter(|_| has_end);
             let reference = reference.and_then(|inner| inner.split_once(')'));
@@ -259,7 +259,7 @@ impl Replacer<'_> {
                 let value = self.value(name)?;
                 let is_all = text.len() == name.len() + 3;
                 let shown = shown(&value);
-                // What was a reference is part of the text no more.
+                // The replaced reference is not part of the text any more.
                 self.budget.grown(name.len() + 3, shown.len())?;
                 if is_all {
                     return Ok(value);

@@ -53,8 +53,8 @@ pub fn pause(created: Time, duration: Duration, now: Time) -> Finding {
     }
 }
 
-/// What the answer of a Prometheus server to an instant query means. Every value of the result has to be within the bounds; a
-/// result without values decides nothing, and neither does an answer that is none.
+/// What the answer of a Prometheus server to an instant query means. Every value of the result has to be within the
+/// bounds; a result without values decides nothing, and neither does an answer that cannot be read.
 ///
 /// Source of the format: the HTTP API of Prometheus, `/api/v1/query`.
 pub fn measurement(body: &[u8], bounds: Bounds) -> Finding {
@@ -110,17 +110,17 @@ pub fn promoted(found: Finding, created: Time, duration: Duration, now: Time) ->
     }
 }
 
-/// What is done about the Job of an event.
+/// The next step for the Job of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobTask {
     /// It is noted that the Job is begun, then it is created.
     Begin,
-    /// Nothing: it is this far.
+    /// No step is needed: the Job has this result so far.
     Judge(Finding),
 }
 
-/// What is done about the Job of an event, which runs once. `is_begun` is whether it was noted before it was created: a Job
-/// that is absent afterwards may have run, since a TTL or anybody else may have deleted it.
+/// The next step for the Job of an event, which runs once. `is_begun` is whether it was noted before it was created: a
+/// Job that is absent afterwards may have run, since a TTL or another client may have deleted it.
 pub fn job_task(name: &str, is_begun: bool, job: Option<&Value>) -> JobTask {
     match (job, is_begun) {
         (Some(job), _) => JobTask::Judge(completion(job)),

@@ -44,7 +44,7 @@ impl State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
-    /// Who approved.
+    /// The user who approved.
     pub user: String,
     /// When.
     #[serde(default, with = "reconcile::instant::exact", skip_serializing_if = "Option::is_none")]
@@ -63,13 +63,13 @@ pub struct Event {
     pub uid: String,
     /// The Lifecycle.
     pub lifecycle: String,
-    /// The phase; `None` if it is one of a later version.
+    /// The phase; `None` if only a later version knows it.
     pub phase: Option<Phase>,
     /// The operation.
     pub operation: String,
     /// How far the answer is.
     pub state: State,
-    /// Who answered.
+    /// The user who answered.
     pub answered_by: String,
     /// More about the answer, for people.
     pub message: String,
@@ -77,11 +77,12 @@ pub struct Event {
     pub created: Option<Time>,
     /// Until when it has to be answered.
     pub deadline: Option<Time>,
-    /// Who approved.
+    /// The approvals.
     pub approvals: Vec<Approval>,
 }
 
-/// The name of an event: the same for the same phase of the same operation, so that there is one of them whatever crashes.
+/// The name of an event: the same for the same phase of the same operation, so that a crash does not lead to a second
+/// one.
 pub(crate) fn event_name(
     release: &str,
     phase: Phase,

@@ -63,7 +63,7 @@ pub enum Stand {
     Ask(Box<Ask>),
 }
 
-/// What is asked, for whom and when.
+/// The question that an event asks: for which object, in which phase and when.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'q> {
     /// The uid of the object that waits.

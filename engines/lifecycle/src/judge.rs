@@ -50,13 +50,13 @@ pub struct EventAnswer {
     /// The uid of the event.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub event: String,
-    /// Who answered.
+    /// The user who answered.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answered_by: String,
     /// More, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Who approved.
+    /// The users who approved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<Approval>,
     /// When it was asked.
@@ -100,8 +100,8 @@ pub enum EventVerdict {
 /// What an event means for an operation that a lifecycle holds. `glass` is whether break-glass is in force, which does not
 /// release what the namespace requires.
 ///
-/// Approvals count by user. One that has the phase `Succeeded` without enough approvals waits all the same: who may answer
-/// for a controller does not approve for others.
+/// Approvals count by user. An event in the phase `Succeeded` without enough approvals still waits: a user who may
+/// answer for a controller does not approve for others.
 pub fn judge(hold: &Hold, phase: Phase, event: &Event, glass: bool, now: Time) -> EventVerdict {
     let answer = |outcome: PhaseOutcome| EventAnswer {
         lifecycle: hold.lifecycle.clone(),
@@ -302,8 +302,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is in a status: an answer is bounded, and nothing but an answer, enough approvals, break-glass or time
-        /// lets an operation continue.
+        /// For every status: the text of an answer is bounded, and only an answer, enough approvals, break-glass or a
+        /// timeout lets an operation continue.
         #[test]
         fn nothing_continues_without_a_reason(
             state in prop::sample::select(vec![

@@ -1,6 +1,6 @@
 //! Which lifecycles hold an object, and in which order: those that its bindings name, and those that its namespace requires.
 //!
-//! Elsewhere: what becomes of a hold (`judge.rs`).
+//! Elsewhere: how a hold ends (`judge.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub struct Requirement {
 pub struct Selector {
     /// Labels with exactly these values.
     pub labels: Labels,
-    /// What else they have to meet.
+    /// Further requirements on the labels.
     pub expressions: Vec<Requirement>,
 }
 
@@ -108,7 +108,7 @@ pub struct Binding {
     pub subjects: Vec<SubjectSelector>,
     /// The phases; all of the Lifecycle if there are none.
     pub phases: Vec<Phase>,
-    /// What events say to who answers them.
+    /// Parameters that events pass to the users or controllers that answer them.
     pub parameters: BTreeMap<String, String>,
     /// Its place among others: lower ones come first.
     pub order: i64,
@@ -155,7 +155,7 @@ pub struct Hold {
     /// How many users have to approve; 0 if a controller answers.
     #[serde(default)]
     pub approvals: u16,
-    /// What events say to who answers them.
+    /// Parameters that events pass to the users or controllers that answer them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
     /// Whether the namespace requires it, so that nothing in the namespace releases it.
@@ -192,8 +192,8 @@ pub enum SelectError {
 /// The holds on an object, in the order in which they are asked at a phase: by the order of their bindings, then by name. What
 /// only the namespace requires has the order 0.
 ///
-/// A lifecycle that several bindings name holds once, at the phases of all of them and with the parameters of the first. One
-/// that the namespace requires holds at all of its phases, whatever bindings say.
+/// A lifecycle that several bindings name holds once, at the phases of all of them and with the parameters of the
+/// first. One that the namespace requires holds at all of its phases; bindings cannot narrow that.
 ///
 /// # Errors
 /// A binding names a Lifecycle that does not exist, one that holds the object cannot be read, or there are too many.

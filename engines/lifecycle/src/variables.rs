@@ -1,7 +1,7 @@
-//! What the event says, for the texts of handlers: `${subject}` in a name, a URL or a query.
+//! Variables of an event, for the texts of handlers: `${subject}` in a name, a URL or a query.
 //!
-//! Who binds a Lifecycle chooses parameters, and who wrote it chooses the text around them. A value is escaped for the place
-//! where it stands, so that it never becomes anything but a value there.
+//! The user who binds a Lifecycle chooses parameters, and its author chooses the text around them. A value is escaped
+//! for its position in the text, so that it always stays a value there.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ impl LifecycleVariables {
 
     /// Environment variables by name, with values as the `env` of a container has them.
     ///
-    /// Kubernetes puts other variables of the container in place of `$(NAME)` there, and `$` in place of `$$`.
+    /// Kubernetes replaces `$(NAME)` in such values by other variables of the container, and `$$` by `$`.
     pub fn environment(&self) -> BTreeMap<String, String> {
         let literal = |value: &String| value.replace('$', "$$");
         let own =

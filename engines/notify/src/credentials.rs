@@ -44,7 +44,7 @@ pub(crate) struct Methods {
 
 /// Why the certificates of a Secret cannot be used.
 enum TlsFault {
-    /// It has none, or only one of a pair: what looks for other credentials as well goes on.
+    /// It has none, or only one of a pair: callers that know other credentials try those.
     Incomplete(String),
     /// They cannot be read.
     Malformed(String),

@@ -1,4 +1,4 @@
-//! What is handed to a driver: a request, or a message for a service that speaks another protocol.
+//! The input of a driver: a request, or a message for a service with another protocol.
 //!
 //! Here: subject, payload and login of such messages. Elsewhere: requests (`http`), the protocols (the program).
 //! No `Debug` shows credentials or payloads.
@@ -92,7 +92,7 @@ impl fmt::Debug for EventHubMessage {
     }
 }
 
-/// What is to be sent.
+/// The message to be sent.
 #[derive(Debug, Clone)]
 pub enum DeliveryMessage {
     /// A request over HTTP.

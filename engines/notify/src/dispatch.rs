@@ -1,4 +1,4 @@
-//! Who gets an event: which Alerts want it, and what becomes of it at their Providers.
+//! Dispatch of an event: which Alerts select it, and how it is delivered to their Providers.
 //!
 //! Here: the order of the checks, and the warnings on Alerts. Elsewhere: metadata (`metadata`), what is sent
 //! (`providers`), sending.
@@ -17,12 +17,12 @@ use crate::objects::{Alert, EventSourceSelector, Provider, Secret};
 use crate::options::{MaskedSecret, assemble};
 use crate::providers;
 
-/// How long sending may take where the Provider does not say.
+/// The timeout of sending if the Provider has none.
 const DEFAULT_SEND_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long it may take at most.
 ///
-/// Differs(flux): there the Provider alone decides.
+/// Differs(flux): in Flux the Provider alone decides.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Longest part of a warning that an object, a Secret or a service wrote, in bytes.
@@ -108,7 +108,7 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// The way of an event with all its metadata to a Provider, whatever the Alert thinks of it.
+    /// The dispatch of an event with all its metadata to a Provider; the filters of the Alert are not applied.
     pub fn new(
         event: Event,
         provider: &Provider,
@@ -322,7 +322,7 @@ const MOST_WORK: usize = 200_000_000;
 /// How many steps it takes to compile a pattern, for each step that it takes to compare it with a byte.
 const PATTERN_COMPILATION_STEPS: usize = 1_000;
 
-/// How many steps a pattern counts for that is none: it may have been too large to be compiled.
+/// The steps that an invalid pattern is charged: it may have been too large to be compiled.
 const INVALID_PATTERN_STEPS: usize = MOST_WORK / 10;
 
 /// Whether the message is in the inclusion list, if there is one, and not in the exclusion list.
@@ -338,7 +338,7 @@ fn is_selected(event: &Event, alert: &Alert, warnings: &mut Vec<Warning>) -> boo
 
 /// Whether a pattern matches.
 ///
-/// Differs(flux): patterns that are too much work together are not compared, and a warning says so.
+/// Differs(flux): patterns whose matching would cost too much are not compared, and a warning reports that.
 fn matches_any(
     patterns: &[String],
     list: &str,
@@ -471,7 +471,7 @@ fn deliver(
     }
 }
 
-/// The delivery of an event whose metadata is combined, whatever an Alert thinks of it.
+/// The delivery of an event whose metadata is combined; the filters of the Alert are not applied.
 pub fn delivery(
     event: &Event,
     provider: &Provider,

@@ -1,6 +1,6 @@
 //! Events: what controllers post about an object, and what receivers of forwarded events parse.
 //!
-//! Here: reading and writing an event as Go does. Elsewhere: who gets it (`dispatch`).
+//! Here: reading and writing an event as Go does. Elsewhere: which Providers get it (`dispatch`).
 //!
 //! Source of the semantics: fluxcd/pkg/apis/event v1beta1, Go's `encoding/json`.
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::case_folding::equal_fold;
 
-/// The API group of keys that count whatever the object is.
+/// The API group of metadata keys that apply to objects of all groups.
 pub const EVENT_GROUP: &str = "event.toolkit.fluxcd.io";
 
 /// The reason of an event about work that is not finished.
@@ -90,7 +90,7 @@ pub struct Event {
     pub severity: String,
     /// Seconds since 1970, or none if the event has no time.
     pub timestamp: Option<i64>,
-    /// Nanoseconds after that second; only spans tell them.
+    /// Nanoseconds after that second; only spans have them.
     pub nanoseconds: u32,
     /// What happened.
     pub message: String,
@@ -108,7 +108,7 @@ pub struct Event {
     pub incident: Option<Incident>,
 }
 
-/// Why a posted text is no event.
+/// Why a posted text is not an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the body is no event: {0}")]
 pub struct NoEvent(String);
@@ -116,10 +116,10 @@ pub struct NoEvent(String);
 impl Event {
     /// Reads a posted event: member names match in any case, and the last of several counts.
     ///
-    /// Nothing but the types is checked: `{}` and `null` are events.
+    /// Only the types are checked: `{}` and `null` are events.
     ///
     /// # Errors
-    /// If it is no JSON or a member has another type.
+    /// If it is not JSON or a member has another type.
     pub fn parse(body: &[u8]) -> Result<Self, NoEvent> {
         let text = String::from_utf8_lossy(body);
         let event: Option<Self> =
@@ -212,7 +212,7 @@ impl Serialize for Event {
     }
 }
 
-/// A text, where `null` leaves what was there.
+/// A text, where `null` leaves the current value.
 fn text<'de, A: MapAccess<'de>>(from: &mut A, into: &mut String) -> Result<(), A::Error> {
     if let Some(text) = from.next_value::<Option<String>>()? {
         *into = text;

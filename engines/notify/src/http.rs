@@ -2,7 +2,7 @@
 //!
 //! Here: what is sent when, retries and redirects. Elsewhere: what a provider sends (`providers`), messages that are
 //! not sent over HTTP (`delivery_message`), connections.
-//! [`Delivery::start`] and [`Delivery::answer`] return a [`HttpStep`]; who drives them sends what a step says.
+//! [`Delivery::start`] and [`Delivery::answer`] return a [`HttpStep`]; the caller sends the request of that step.
 //!
 //! Source of the semantics: hashicorp/go-retryablehttp 0.7.8, Go's `net/http`.
 
@@ -30,7 +30,7 @@ const MAX_SHOWN: usize = 16 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retry {
     Never,
-    /// Five tries, 2, 4, 8 and 16 s apart; a server may say when.
+    /// Five tries, 2, 4, 8 and 16 s apart; a server may set the delay.
     Doubling,
     /// Six tries within seconds, as GitLab's client does; the last answer counts.
     Soon,
@@ -128,7 +128,7 @@ impl ProviderRequest {
         self
     }
 
-    /// Sends it, and goes on with the answer.
+    /// Sends it, and calls `then` with the answer.
     pub(crate) fn send(
         self,
         then: impl FnOnce(Result<Response, String>) -> Flow + Send + 'static,
@@ -170,7 +170,7 @@ impl ProviderRequest {
     }
 
     /// The request as Go's client writes it: without fragment, with escapes in the path, and with the user of the URL
-    /// as the one who logs in.
+    /// as basic authentication.
     fn on_the_wire(&self) -> Self {
         let mut request = self.clone();
         let (url, _) = self.url.split_once('#').unwrap_or((&self.url, ""));
@@ -357,7 +357,7 @@ impl Flow {
         }
     }
 
-    /// Ends with a message that the service calls by an id, if it says one that can be used.
+    /// Ends with the id of the posted message, if the service returned one that can be used.
     pub(crate) fn posted(id: Option<&str>) -> Self {
         let is_id = |id: &&str| {
             (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
@@ -395,7 +395,7 @@ pub struct Delivery {
     redirects: u32,
     waited: Duration,
     timeout: Duration,
-    /// What was asked before redirects, which another try asks again.
+    /// The request before redirects, which another try sends again.
     first: Option<Box<ProviderRequest>>,
     message: Option<String>,
 }
@@ -444,7 +444,7 @@ impl Delivery {
         }
     }
 
-    /// Goes on to the next thing to send; requests that Go would not send fail here.
+    /// Moves on to the next request; requests that Go would not send fail here.
     fn advance(&mut self, mut wait: Duration) -> HttpStep {
         loop {
             match self.flow.take() {

@@ -1,9 +1,9 @@
-//! Notifications: who gets an event, what is sent where, and which requests of receivers count.
+//! Notifications: which Providers get an event, what is sent, and which requests to Receivers are accepted.
 //!
 //! Here: decisions and texts, without network, clock or cluster. Elsewhere: sending, and reading objects (the program).
 //!
 //! * [`route()`] decides where an [`Alert`] sends an [`Event`]; a [`Dispatch`] is the conversation with the Provider.
-//! * A [`Delivery`] says what to send, step by step; its driver sends it and hands the answers back.
+//! * A [`Delivery`] gives the requests, step by step; its driver sends them and hands the answers back.
 //! * [`receivers`] judges requests that webhooks make.
 //!
 //! Source of the semantics: notification-controller 1.9.3; zoom, incident.io and the alias of Opsgenie as on its main

@@ -49,9 +49,9 @@ impl Event {
         self.metadata.remove(&token);
     }
 
-    /// Puts together what the event, the Alert and the controller say; later ones win.
+    /// Combines the metadata of the event, the Alert and the controller; later ones win.
     ///
-    /// Returns a warning if several say something about a key.
+    /// Returns a warning if several of them set the same key.
     pub(crate) fn combine_metadata(&mut self, alert: &Alert) -> Option<Warning> {
         let mut combined: BTreeMap<String, (String, Vec<&str>)> = BTreeMap::new();
         let mut add = |key: &str, value: &str, source| {

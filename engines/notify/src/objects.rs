@@ -102,7 +102,7 @@ pub struct ProviderSpec {
     pub address: String,
     /// Channel, room, topic or routing key.
     pub channel: String,
-    /// As whom.
+    /// The user name shown by the service.
     pub username: String,
     /// Deprecated: the proxy.
     pub proxy: String,
@@ -155,7 +155,7 @@ impl Alert {
     /// Reads an Alert.
     ///
     /// # Errors
-    /// If a member has another type than the definition says.
+    /// If a member has another type than in the definition.
     pub fn new(object: Value) -> Result<Self, Unreadable> {
         let ObjectParts { metadata, spec } = ObjectParts::deserialize(&object)?;
         Ok(Self { metadata, spec, object })
@@ -166,7 +166,7 @@ impl Provider {
     /// Reads a Provider.
     ///
     /// # Errors
-    /// If a member has another type than the definition says.
+    /// If a member has another type than in the definition.
     pub fn new(object: Value) -> Result<Self, Unreadable> {
         let ObjectParts { metadata, spec } = ObjectParts::deserialize(&object)?;
         Ok(Self { metadata, spec, object })

@@ -146,7 +146,7 @@ fn post(
     post_judged(request, judge, |result| then(result.map(drop)))
 }
 
-/// Posts a message whose answer is judged in its own way.
+/// Posts a message whose answer is judged by a function of the provider.
 fn post_judged(
     request: ProviderRequest,
     judge: fn(&Response) -> Result<(), String>,

@@ -1,9 +1,9 @@
 //! Receivers: which requests of webhooks count, and which objects they wake.
 //!
-//! Here: what a Receiver is, its path, and the order of the checks. Below: who may ask (`receivers/authenticate.rs`,
+//! Here: what a Receiver is, its path, and the order of the checks. Below: authentication (`receivers/authenticate.rs`,
 //! `receivers/token.rs`), what bodies have to be (`receivers/payload.rs`, `receivers/cdevents.rs`), what a spec has to
 //! be (`receivers/spec.rs`), which objects are woken (`receivers/select.rs`).
-//! Keys of issuers are fetched by who drives a [`Reception`].
+//! The caller of a [`Reception`] fetches keys of issuers.
 //!
 //! Source of the semantics: notification-controller 1.9.3, `internal/server/receiver_*.go`.
 
@@ -40,7 +40,7 @@ const EVALUATING: Allowance = Allowance { steps: 10_000_000, bytes: 256 << 20 };
 
 /// Most entries of `resources`.
 ///
-/// Differs(flux): there may be any number.
+/// Differs(flux): Flux has no limit.
 const MOST_RESOURCES: usize = 64;
 
 /// What is wrong with too many entries.
@@ -95,7 +95,7 @@ pub struct OidcVariable {
 pub struct OidcValidation {
     /// The expression.
     pub expression: String,
-    /// What is said when it is not.
+    /// The message if it is not.
     pub message: String,
 }
 
@@ -103,7 +103,7 @@ pub struct OidcValidation {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReceiverSpec {
-    /// The type: who sends.
+    /// The type, which names the sender.
     pub r#type: String,
     /// Kinds of events that count; all if there are none.
     #[serde(deserialize_with = "nil")]
@@ -131,7 +131,7 @@ pub struct Receiver {
     pub spec: ReceiverSpec,
     /// The path in its status, by which it is found.
     pub path: String,
-    /// Whether it is ready, as its conditions say.
+    /// Whether it is ready, by its conditions.
     pub is_ready: bool,
 }
 
@@ -139,7 +139,7 @@ impl Receiver {
     /// Reads a Receiver.
     ///
     /// # Errors
-    /// If a member has another type than the definition says.
+    /// If a member has another type than in the definition.
     pub fn new(object: &Value) -> Result<Self, crate::Unreadable> {
         #[derive(Deserialize, Default)]
         #[serde(default)]
@@ -164,7 +164,8 @@ pub fn path(token: &[u8], name: &str, namespace: &str) -> String {
     format!("{PATH}{}", hex::encode(digest.finalize()))
 }
 
-/// Whether a token is empty or blank: anybody who knows the name of the Receiver could compute its path and forge its HMAC.
+/// Whether a token is empty or blank: a sender who knows the name of the Receiver could compute its path and forge its
+/// HMAC.
 fn is_blank(token: &[u8]) -> bool {
     token.trim_ascii().is_empty()
 }
@@ -192,13 +193,14 @@ pub struct Settings {
     pub no_cross_namespace: bool,
     /// Whether an empty token counts and switches the check of a signature or header off, as in Flux.
     ///
-    /// Differs(flux): by default a Receiver with such a token takes no requests, because it would take those of anybody.
+    /// Differs(flux): by default a Receiver with such a token takes no requests, because it would accept those of every
+    /// sender.
     pub allows_empty_token: bool,
     /// Seconds since 1970.
     pub now: i64,
 }
 
-/// What may be asked for by a request that was let in.
+/// What a request that was accepted may ask for.
 #[derive(Debug)]
 pub struct AcceptedHookRequest {
     /// The body, as filters see it.
@@ -209,13 +211,13 @@ pub struct AcceptedHookRequest {
     claims: Option<Map<String, Value>>,
 }
 
-/// What comes next for a request.
+/// The next step for a request.
 #[derive(Debug)]
 pub enum Gate {
     /// Keys have to be fetched; [`Reception::answer`] takes the answer.
     Fetch(Box<ProviderRequest>),
     /// The status of the answer, and why. The reason is for logs.
     Refused(u16, String),
-    /// It is let in.
+    /// It is accepted.
     Accepted(AcceptedHookRequest),
 }

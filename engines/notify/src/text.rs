@@ -19,7 +19,7 @@ pub(crate) fn canonical_header(name: &str) -> String {
     name.chars().map(letter).collect()
 }
 
-/// What a status means; empty if it is none that is known.
+/// The text of a status; empty if it is not known.
 pub(crate) fn status_text(status: u16) -> &'static str {
     match status {
         200 => "OK",

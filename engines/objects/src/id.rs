@@ -1,4 +1,4 @@
-//! What an object is called: its identity across API versions, and its kind with one.
+//! The names of objects: their identity across API versions, and their kind with one.
 //!
 //! The text form of [`ObjectId`] is the inventory's `id`, so it is a promise kept byte for byte.
 
@@ -41,7 +41,7 @@ impl fmt::Display for Gvk {
     }
 }
 
-/// Identity of an object whatever version it is read in: namespace, name, group and kind.
+/// Identity of an object without its version: namespace, name, group and kind.
 ///
 /// `Display` and `FromStr` are the inventory's codec, `<namespace>_<name>_<group>_<kind>`
 /// (source: cli-utils `object.ObjMetadata`). Colons in the names of RBAC objects are written `__`.
@@ -75,7 +75,7 @@ impl ObjectId {
         }
     }
 
-    /// How people are told about it: `Kind/namespace/name`, or `Kind/name` when cluster-scoped.
+    /// How messages name it: `Kind/namespace/name`, or `Kind/name` when cluster-scoped.
     pub fn subject(&self) -> String {
         if self.namespace.is_empty() {
             format!("{}/{}", self.kind, self.name)

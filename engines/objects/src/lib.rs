@@ -1,4 +1,4 @@
-//! Kubernetes objects as data: what they are called, how manifests become them, and how secrets stay unseen.
+//! Kubernetes objects as data: their ids, how manifests become objects, and how secrets stay unseen.
 //!
 //! Here: [`Object`], [`ObjectId`], [`Gvk`], reading manifests and streams, [`LabelSelector`], [`RedactedValue`], [`Masking`].
 //! Elsewhere: YAML itself (`goyaml`), what to do with objects (`apply`), reading them from a cluster (the program's `cluster` room).

@@ -1,7 +1,7 @@
-//! Strings of others in which what came from Secrets is masked: API servers, webhooks and templates quote what they refuse.
+//! Masking of Secret values in foreign texts: API servers, webhooks and templates quote what they refuse.
 //!
-//! Here: in which forms a value may be quoted, and when a short value is one. Elsewhere: values that are never shown at
-//! all ([`crate::Redacted`]), data of versions that are compared (`apply::mask`).
+//! Here: in which forms a value may be quoted, and when a short text is one. Elsewhere: values that are never shown at
+//! all ([`crate::RedactedValue`]), data of versions that are compared (`apply::mask`).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -95,7 +95,7 @@ impl Masking {
         Self::new(contents)
     }
 
-    /// A text without what came from Secrets.
+    /// A text in which Secret values are masked.
     #[must_use]
     pub fn mask(&self, text: &str) -> String {
         let mut text = text.to_owned();
@@ -190,7 +190,7 @@ fn forms(text: &str) -> [String; 6] {
 }
 
 impl Needle {
-    /// None for what says nothing.
+    /// `None` for a text of blanks and stars only.
     fn new(text: String) -> Option<Self> {
         if text.trim_matches('*').trim().is_empty() {
             return None;
@@ -245,7 +245,7 @@ impl Needle {
     }
 }
 
-/// Whether a value stands there as such: in quotation marks, or as API servers write what they refuse.
+/// Whether a text is quoted as a value: in quotation marks, or in the way in which API servers quote refused values.
 fn is_quoted(before: &str, after: &str) -> bool {
     let left = before.trim_end_matches('\\');
     let right = after.trim_start_matches('\\');

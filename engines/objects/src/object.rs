@@ -38,7 +38,7 @@ impl Object {
     /// Checks that a value has what every object has.
     ///
     /// # Errors
-    /// Says which field is missing.
+    /// Names the missing field.
     pub fn new(value: Value) -> Result<Self, ObjectError> {
         let Value::Object(map) = value else {
             return Err(ObjectError::NotAMapping(kind_of(&value)));
@@ -62,7 +62,7 @@ impl Object {
         Gvk::new(self.text("apiVersion"), self.text("kind"))
     }
 
-    /// What it is called.
+    /// Its id.
     pub fn id(&self) -> ObjectId {
         let Gvk { group, kind, .. } = self.gvk();
         ObjectId::new(self.namespace(), self.name(), &group, &kind)
@@ -157,7 +157,7 @@ impl Object {
         &self.0
     }
 
-    /// The whole object, to change; taking away what [`Object::new`] checked makes the accessors say "".
+    /// The whole object, to change; if a field that [`Object::new`] checked is removed, its accessor returns "".
     pub fn fields_mut(&mut self) -> &mut Map<String, Value> {
         &mut self.0
     }

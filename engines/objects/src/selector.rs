@@ -14,7 +14,7 @@ pub struct LabelSelector {
     expressions: Vec<Expression>,
 }
 
-/// What a selector says of one key.
+/// The requirement of a selector on one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Expression {
     Exists(String),
@@ -38,7 +38,7 @@ impl LabelSelector {
     /// Reads a selector.
     ///
     /// # Errors
-    /// Says what was expected where.
+    /// What was expected, and where.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_SELECTOR_BYTES {
             return Err(format!("a label selector has at most {MAX_SELECTOR_BYTES} bytes"));
@@ -190,7 +190,7 @@ fn is_label_word(text: &str) -> bool {
     is_word(text, |byte| byte.is_ascii_alphanumeric(), b"-_.")
 }
 
-/// Begins and ends with `outer`, and has nothing but that and `inner` between.
+/// Whether a text begins and ends with `outer`, and has only those and `inner` between.
 fn is_word(text: &str, outer: impl Fn(u8) -> bool, inner: &[u8]) -> bool {
     let bytes = text.as_bytes();
     let ends = |byte: Option<&u8>| byte.is_some_and(|&byte| outer(byte));

@@ -1,47 +1,48 @@
 //! A stream of objects as Flux reads it, in its words: what a build gives, before it is applied.
 //!
-//! Here: documents, lists taken apart, what is left out. Elsewhere: manifests of people, with file and line
+//! Here: documents, lists taken apart, what is left out. Elsewhere: hand-written manifests, with file and line
 //! ([`crate::manifest`]).
 //!
 //! Source of the semantics: fluxcd/pkg/ssa 0.76 `utils.ReadObjects`, apimachinery 0.36 `util/yaml`.
 
 use serde_json::{Map, Value};
 
-/// Why a text is no stream of objects; in Go's words.
+/// Why a text is not a stream of objects; in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// Something but a comment stands behind the dashes between two documents.
+    /// Something other than a comment stands behind the dashes between two documents.
     #[error("invalid Yaml document separator: {0}")]
     Separator(String),
-    /// A document is no YAML.
+    /// A document is not YAML.
     #[error("error converting YAML to JSON: {0}")]
     Yaml(String),
-    /// A document is no map.
+    /// A document is not a map.
     #[error(
         "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {0} into Go value of type map[string]interface {{}}"
     )]
     NoMap(&'static str),
-    /// A document does not say what it is.
+    /// A document has no kind.
     #[error("error unmarshaling JSON: while decoding JSON: Object 'Kind' is missing in '{0}'")]
     NoKind(String),
-    /// An element of a list is no object.
+    /// An element of a list is not an object.
     #[error("items member should be an object")]
     Item,
 }
 
 /// Reads all objects of a stream of YAML or JSON.
 ///
-/// Lists are replaced by their items, whatever those are. Of everything else, what has no name or API version is left
-/// out, and so are kustomizations of kustomize itself. Whole numbers beyond 64 bits are floats, and `1.0` is the integer 1.
+/// Lists are replaced by their items, of any kind. Of everything else, what has no name or API version is left
+/// out, and so are kustomizations of kustomize itself. Whole numbers beyond 64 bits are floats, and `1.0` is the
+/// integer 1.
 ///
 /// # Errors
-/// The first document that is no object.
+/// The first document that is not an object.
 pub fn read(text: &str) -> Result<Vec<Map<String, Value>>, StreamError> {
     let mut objects = Vec::new();
     let mut rest = text;
     if text.trim_start().starts_with('{') {
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-        // What is no JSON may still be YAML that begins with a brace.
+        // What is not JSON may still be YAML that begins with a brace.
         while let Some(Ok(value)) = values.next() {
             add(value, &mut objects)?;
             rest = text.get(values.byte_offset()..).unwrap_or_default();
@@ -106,7 +107,7 @@ fn add(value: Value, objects: &mut Vec<Map<String, Value>>) -> Result<(), Stream
     Ok(())
 }
 
-/// Numbers that are no 64-bit integers are floats, and as in Go's JSON `1.0` is 1. The depth is bounded by the reader.
+/// Numbers that are not 64-bit integers are floats, and as in Go's JSON `1.0` is 1. The depth is bounded by the reader.
 #[expect(clippy::cast_possible_truncation, reason = "the bounds are checked before")]
 fn as_go_numbers(value: &mut Value) {
     match value {

@@ -1,4 +1,4 @@
-//! What a status says: conditions as `metav1.Condition`, and the one way to make them.
+//! Conditions of a status as `metav1.Condition`, and the one way to make them.
 //!
 //! Here: [`Condition`] and [`Conditions`], which derives `Ready`, `Reconciling` and `Stalled` from
 //! an [`Outcome`], so that they are views of one fact and cannot contradict each other.
@@ -14,7 +14,7 @@ use crate::{Outcome, Reason, Time, Wake, reason, time};
 pub const READY: &str = "Ready";
 /// Type of the condition that is there, and True, only while work is under way or will be repeated.
 pub const RECONCILING: &str = "Reconciling";
-/// Type of the condition that is there, and True, only while nothing but a change of spec can help.
+/// Type of the condition that is True only while the object needs another spec, and absent otherwise.
 pub const STALLED: &str = "Stalled";
 
 /// Type of the condition that is there while an object has windows: True while one is open.
@@ -31,7 +31,7 @@ pub const WARNINGS: &str = "windlass.dev/Warnings";
 /// The types that [`Conditions::marked`] manages.
 const MARKS: [&str; 3] = [WINDOW, HOLD, SCHEDULE];
 
-/// A condition that says what a person asked for besides the spec, whatever became of the run.
+/// A condition about what a person asked for besides the spec; it does not depend on the outcome of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
     /// [`WINDOW`], [`HOLD`] or [`SCHEDULE`].
@@ -68,7 +68,7 @@ impl ConditionStatus {
         }
     }
 
-    /// What Kubernetes writes so; `None` for anything else.
+    /// The status of Kubernetes' text; `None` for any other text.
     pub fn named(text: &str) -> Option<Self> {
         [Self::True, Self::False, Self::Unknown].into_iter().find(|it| it.as_str() == text)
     }
@@ -83,10 +83,10 @@ pub struct Condition {
     pub kind: String,
     /// Whether it holds.
     pub status: ConditionStatus,
-    /// Generation of the spec that the run which said this started from; 0 is not written.
+    /// Generation of the spec with which the run that set it began; 0 is not written.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
-    /// Since when it says what it says; written to the second.
+    /// When its status, reason or message changed last; written to the second.
     #[serde(with = "time")]
     pub last_transition_time: Time,
     /// One PascalCase word.
@@ -120,8 +120,8 @@ fn is_zero(generation: &i64) -> bool {
 /// # Guarantees
 /// * Exactly one of `Ready`, `Reconciling` and `Stalled` is True, beside `Reconciling` for an action that
 ///   [`progressing`](Self::progressing) names; of a suspended object at most one is.
-/// * What says the same as before keeps its transition time.
-/// * Conditions of types that are not ours are carried over untouched.
+/// * A condition with the same status, reason and message as before keeps its transition time.
+/// * Conditions of foreign types are carried over untouched.
 /// * Every type occurs once, in the order `Stalled`, `Reconciling`, `Ready`, then the rest by name.
 #[derive(Debug)]
 pub struct Conditions<'a> {
@@ -129,9 +129,9 @@ pub struct Conditions<'a> {
     generation: i64,
     now: Time,
     next: BTreeMap<String, Condition>,
-    /// What is under way, whatever the outcome says.
+    /// What is under way; it does not depend on the outcome.
     progress: Option<&'a str>,
-    /// What `Ready` says of an outcome that is stalled.
+    /// The reason and text of `Ready` for an outcome that is stalled.
     failure: Option<(Reason, &'a str)>,
 }
 
@@ -160,8 +160,8 @@ impl<'a> Conditions<'a> {
         if is_derived(kind) { self } else { self.put(kind, status, why, text) }
     }
 
-    /// The same for what begins anew with each generation, such as a wait: what another generation said, even in
-    /// the same words, does not lend its transition time.
+    /// The same for a condition that begins anew with each generation, such as a wait: the transition time of another
+    /// generation is not kept, even if the text is the same.
     #[must_use]
     pub fn begin(mut self, kind: &str, status: ConditionStatus, why: Reason, text: &str) -> Self {
         let is_older = Condition::find(self.before, kind)
@@ -186,7 +186,7 @@ impl<'a> Conditions<'a> {
         self
     }
 
-    /// Replaces what was said about windows, holds and schedules; without this it is carried over.
+    /// Replaces the conditions about windows, holds and schedules; without this call they are carried over.
     #[must_use]
     pub fn marked(mut self, marks: &[Mark]) -> Self {
         self.next.retain(|kind, _| !MARKS.contains(&kind.as_str()));
@@ -196,22 +196,23 @@ impl<'a> Conditions<'a> {
             .fold(self, |it, mark| it.put(mark.kind, mark.status, mark.reason, &mark.text))
     }
 
-    /// Names an action that is under way: `Reconciling` is there and says so, also where `Ready` still tells of what came
+    /// Names an action that is under way: `Reconciling` is set and says so, also while `Ready` still reports the state
     /// before it.
     #[must_use]
     pub fn progressing(self, text: Option<&'a str>) -> Self {
         Self { progress: text, ..self }
     }
 
-    /// Has `Ready` keep the words of a failure when the outcome is that it is not retried, which `Stalled` says.
+    /// Keeps reason and text of a failure in `Ready` when the outcome is that it is not retried, which `Stalled`
+    /// reports.
     #[must_use]
     pub fn failing(self, failure: Option<(Reason, &'a str)>) -> Self {
         Self { failure, ..self }
     }
 
-    /// The conditions when nothing was run: `Ready`, `Reconciling` and `Stalled` say what they said.
+    /// The conditions when nothing was run: `Ready`, `Reconciling` and `Stalled` stay as they were.
     ///
-    /// `None` if nothing else has changed either, so that there is nothing to write.
+    /// `None` if no other condition has changed either, so that there is nothing to write.
     pub fn finish_as_before(mut self) -> Option<Vec<Condition>> {
         for condition in self.before.iter().rev().filter(|it| is_derived(&it.kind)) {
             self.next.insert(condition.kind.clone(), condition.clone());
@@ -222,7 +223,7 @@ impl<'a> Conditions<'a> {
     /// The conditions of an object that is suspended: nothing is under way, so that `Reconciling` goes, and neither
     /// `Ready` nor an owned condition waits to be known. A `Ready` that was Unknown is False from here on, with `text`.
     ///
-    /// Owned conditions that say True or False are kept. `None` if there is nothing to write.
+    /// Owned conditions that are True or False are kept. `None` if there is nothing to write.
     pub fn finish_suspended(mut self, text: &str) -> Option<Vec<Condition>> {
         let stays = |it: &&Condition| {
             it.kind != RECONCILING
@@ -252,8 +253,8 @@ impl<'a> Conditions<'a> {
         let text = outcome.text();
         let (ready, summed) = match outcome {
             Outcome::Settled(..) => (ConditionStatus::True, self),
-            // Differs(flux): its Ready says "Reconciliation in progress" meanwhile; here it says
-            // what is in progress, because Ready is the one condition that listings show.
+            // Differs(flux): Flux's `Ready` is "Reconciliation in progress" meanwhile; here its message names what is
+            // in progress, because `Ready` is the one condition that listings show.
             Outcome::Running(..) => (
                 ConditionStatus::Unknown,
                 self.put(RECONCILING, ConditionStatus::True, PROGRESSING, text),

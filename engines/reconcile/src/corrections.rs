@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
 /// Buckets of tokens by what is corrected.
 ///
 /// # Guarantees
-/// Of one thing ten corrections are allowed at once, and one a minute after that; whatever needs more is contested,
+/// Of one thing ten corrections are allowed at once, and one a minute after that; a thing that needs more is contested,
 /// and paused before each further one, until a whole pause has gone by without any. Another desired state is applied at
 /// once and does not end that: the client that undoes the one may undo the other.
 #[derive(Debug, Clone)]
@@ -94,7 +94,7 @@ impl Bucket {
 }
 
 impl<K: Ord + Clone> Corrections<K> {
-    /// Asks to correct something that is to be as `desired` names it. It is done when this says so.
+    /// Asks to correct something so that it is as `desired` names it. The caller corrects it if the answer is `Ok`.
     ///
     /// # Errors
     /// When corrections are paused, and until when.
@@ -129,7 +129,7 @@ impl<K: Ord + Clone> Corrections<K> {
         }
     }
 
-    /// Notes that something is corrected now, whatever was corrected before. If it is contested, it is so for another pause.
+    /// Notes that something is corrected now, without counting it. If it is contested, it is so for another pause.
     pub fn corrected(&mut self, key: &K, now: Time, pause: Duration) {
         let bucket = self.buckets.get_mut(key).filter(|bucket| bucket.is_contested(now, pause));
         if let Some(bucket) = bucket {
@@ -137,7 +137,7 @@ impl<K: Ord + Clone> Corrections<K> {
         }
     }
 
-    /// Ends that something is contested. What was corrected before counts for what comes next.
+    /// Ends that something is contested. Corrections before that still count.
     pub fn end_contest(&mut self, key: &K) {
         if let Some(bucket) = self.buckets.get_mut(key) {
             bucket.contested_until = None;

@@ -27,12 +27,12 @@ pub enum CronError {
          or five fields"
     )]
     UnknownName(String),
-    /// A field that does not say what a field can.
+    /// The text of a field is not valid.
     #[error("`{text}` is not a {field}: {why}")]
     Field {
         /// Which one, such as `day of week`.
         field: &'static str,
-        /// What stands there.
+        /// The text of the field.
         text: String,
         /// What is wrong, and what may stand there.
         why: String,
@@ -149,7 +149,7 @@ fn from_fields(fields: [&str; 5]) -> Result<croner::Cron, CronError> {
     Ok(cron)
 }
 
-/// Whether one of the months has one of the days. Searching would take years of the calendar to say no.
+/// Whether one of the months has one of the days. A search through the calendar would take years of it to find out.
 fn is_in_some_year(cron: &croner::Cron) -> bool {
     let first = cron.pattern.days.values().first().copied().unwrap_or(u16::MAX);
     let longest = cron.pattern.months.values().into_iter().map(|month| match month {

@@ -102,7 +102,7 @@ fn parts(release: &str) -> [Option<&str>; 3] {
 }
 
 /// The releases of a Helmfile that a text may name: `NAME`, `NAMESPACE/NAME` or `KUBECONTEXT/NAMESPACE/NAME`. Each comes with its
-/// context (empty in the cluster of the spec), namespace and name. More than one means that the text does not tell which.
+/// context (empty in the cluster of the spec), namespace and name. More than one means that the text is ambiguous.
 ///
 /// # Guarantees
 /// The full name of a release names that one only: without a context, that in the cluster of the spec.

@@ -18,7 +18,7 @@ pub enum PlanVerdict<S> {
 
 /// A kind that is reconciled. Pure: no client, no clock (the time is in `ObservedState`), no log.
 pub trait ReconciledKind {
-    /// What is wanted, complete: nothing more is read to decide.
+    /// The desired state, complete: the plan reads nothing else.
     type DesiredState: Sync;
     /// What one observation found.
     type ObservedState: Send;
@@ -53,7 +53,7 @@ pub enum ObjectOutcome {
     Deleted,
     /// It was skipped on purpose.
     Skipped,
-    /// Nobody can say.
+    /// The outcome is not known.
     Unknown,
 }
 

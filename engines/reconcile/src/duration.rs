@@ -20,7 +20,7 @@ pub enum DurationError {
     UnknownUnit {
         /// The whole text.
         text: String,
-        /// The part that is no unit.
+        /// The part that is not a unit.
         unit: String,
     },
     /// More than Go's 64 bits of nanoseconds hold.

@@ -31,9 +31,9 @@ pub struct Facts {
 pub struct Dependency {
     /// What it names.
     pub node: ObjectKey,
-    /// How it is named where people read it.
+    /// Its name in messages.
     pub shown: String,
-    /// What became of that.
+    /// Its state.
     pub state: DependencyState,
 }
 
@@ -44,7 +44,7 @@ impl Dependency {
     }
 }
 
-/// How far a dependency is. The strings say why, as a fragment; an empty one adds nothing.
+/// The state of a dependency. The strings hold the reason, as a fragment; an empty one adds nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DependencyState {
     /// It may be built upon.
@@ -57,29 +57,30 @@ pub enum DependencyState {
     Stale(String),
 }
 
-/// Whether a run goes on.
+/// Whether a run continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Gate {
-    /// It goes on.
+    /// It continues.
     Open,
     /// It ends without a trace: a suspended object's status is not touched.
     Suspended,
     /// It ends without a trace: no window is open, and there is nothing new to wait for one.
     Closed,
-    /// It ends here, and this is said.
+    /// It ends here, with this outcome.
     Outcome(Outcome),
 }
 
 /// Asked before anything is fetched.
 ///
-/// Deleting skips everything but suspension; what becomes of an object that is deleted while it is
-/// suspended is its kind's to say. Windows that cannot be read let nothing through.
+/// Deleting skips everything but suspension; the kind decides how an object that is deleted while it is suspended is
+/// treated. Windows that cannot be read stay closed.
 pub fn before_resolve(facts: &Facts) -> Gate {
     if facts.suspended {
         return Gate::Suspended;
     }
     match &facts.cycle {
-        // Differs(flux): its members wait for each other for ever; here they say so and stop.
+        // Differs(flux): in Flux the members of a cycle wait for each other for ever; here they report the cycle and
+        // stop.
         Some(path) if !facts.deleting => {
             let is_of_one =
                 |pair: &[ObjectKey]| pair[0].kind == pair[1].kind && pair[0].group == pair[1].group;

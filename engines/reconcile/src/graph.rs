@@ -1,4 +1,4 @@
-//! Who must be reconciled when something changes: the dependencies between all nodes, of all kinds.
+//! Which objects must be reconciled when one changes: the dependencies between all objects, of all kinds.
 //!
 //! Here: [`Graph`], pure data.
 //! Elsewhere: watches and queues (the program), what follows from a dependency's state (`gate.rs`).
@@ -70,8 +70,8 @@ impl Graph {
         self.set_edges(from, edges);
     }
 
-    /// Drops the edges that start at a node, because it is gone. Edges to it stay: whoever depends on
-    /// it is to be woken if it comes back.
+    /// Drops the edges that start at a node, because it is gone. Edges to it stay: the objects that depend on
+    /// it are woken if it comes back.
     pub fn forget(&mut self, node: &ObjectKey) {
         self.acyclic.remove(node);
         for (edge, to) in self.outward.remove(node).unwrap_or_default() {
@@ -84,12 +84,12 @@ impl Graph {
         }
     }
 
-    /// Who depends on a node that has changed, and why; one node may do so for several reasons.
+    /// The objects that depend on a node that has changed, and why; one may do so for several reasons.
     pub fn changed(&self, node: &ObjectKey) -> BTreeSet<(ObjectKey, Edge)> {
         self.inward.get(node).cloned().unwrap_or_default()
     }
 
-    /// Every node that something depends on, by why: what has to be watched, and no more.
+    /// Every node that others depend on, by reason: exactly what has to be watched.
     pub fn targets(&self) -> BTreeMap<Edge, BTreeSet<&ObjectKey>> {
         let mut targets = BTreeMap::<_, BTreeSet<_>>::new();
         for (to, edges) in &self.inward {
@@ -117,7 +117,7 @@ impl Graph {
         self.shortest_cycle(node)
     }
 
-    /// Edges were added at a node: what is known of those that lead to it may not hold any more.
+    /// Edges were added at a node: cached cycles that lead to it may not be valid any more.
     fn learn_cycle(&mut self, node: &ObjectKey) {
         if !self.is_in_cycle(node) {
             self.acyclic.insert(node.clone());
@@ -137,8 +137,8 @@ impl Graph {
         }
     }
 
-    /// Whether a node depends on itself, directly or by way of others. Followed from both ends, so that it costs little where
-    /// either is near.
+    /// Whether a node depends on itself, directly or through others. Followed from both ends, so that it costs little
+    /// where either is near.
     fn is_in_cycle(&self, node: &ObjectKey) -> bool {
         let mut ahead = BTreeSet::from([node]);
         let mut behind = BTreeSet::from([node]);

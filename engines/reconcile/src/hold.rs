@@ -1,4 +1,4 @@
-//! Holds: who suspended an object, why, and until when.
+//! Holds: the owner of a suspension, its reason, and when it ends.
 //!
 //! Here: [`Hold`], from the strings of the annotations, and whether its end counts, from `managedFields`. Elsewhere: suspension
 //! itself (`gate.rs`), lifting a hold (the program).
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::Time;
 
-/// The annotation that says who suspended an object.
+/// The annotation with the owner of a suspension.
 pub const SUSPENDED_BY: &str = "windlass.dev/suspended-by";
-/// The annotation that says why.
+/// The annotation with the reason.
 pub const SUSPENDED_REASON: &str = "windlass.dev/suspended-reason";
-/// The annotation that says until when.
+/// The annotation with the end.
 pub const SUSPENDED_UNTIL: &str = "windlass.dev/suspended-until";
 
 /// Longest name and reason that are repeated, in characters.
@@ -60,7 +60,7 @@ pub fn may_end_suspension<'o>(
     !ending.is_empty() && !others.iter().any(|it| it.is_applied)
 }
 
-/// A suspension about which more is known than that it is one.
+/// A suspension with an owner, a reason or an end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
     by: Option<String>,
@@ -119,12 +119,12 @@ impl Hold {
         Some(Self { by: shown(by), reason: shown(reason), until })
     }
 
-    /// Who suspended it.
+    /// The owner.
     pub fn owner(&self) -> Option<&str> {
         self.by.as_deref()
     }
 
-    /// When it ends by itself.
+    /// When it expires.
     pub fn expires_at(&self) -> Option<Time> {
         match self.until {
             Until::At(time) => Some(time),
@@ -132,12 +132,12 @@ impl Hold {
         }
     }
 
-    /// Whether it has ended by itself.
+    /// Whether it has expired.
     pub fn is_expired(&self, now: Time) -> bool {
         self.expires_at().is_some_and(|at| at <= now)
     }
 
-    /// Whether the text that a hold shows names the owner of this one; none, if this one has none.
+    /// Whether the text of a hold names the owner of this one; without an owner here, whether it names none.
     pub fn has_owner_of(&self, text: &str) -> bool {
         let rest = text.strip_prefix(self.head().as_str());
         rest.is_some_and(|rest| {
@@ -156,7 +156,7 @@ impl Hold {
     }
 }
 
-/// What it says while it is in force, such as `suspended by alice until 2026-11-23T21:00:00Z: reason`.
+/// Its text while it is in force, such as `suspended by alice until 2026-11-23T21:00:00Z: reason`.
 impl std::fmt::Display for Hold {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.head())?;
@@ -287,7 +287,7 @@ mod tests {
         // Taken out of the manifest again, the hold is what remains.
         let undeclared = entry("kustomize-controller", "Apply", false, false);
         assert!(is_ended(json!([undeclared, entry(CLI_MANAGER, "Update", true, true)])));
-        // It is not known who set what.
+        // The owners of the fields are not known.
         assert!(!is_ended(json!([])));
         assert!(!is_ended(json!([entry(CLI_MANAGER, "Update", false, true)])));
     }

@@ -17,7 +17,7 @@ pub fn serialize<S: Serializer>(time: &Time, out: S) -> Result<S::Ok, S::Error> 
 /// Reads an RFC 3339 time.
 ///
 /// # Errors
-/// It is none.
+/// The text is not a time.
 pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
     parse(&String::deserialize(from)?)
 }

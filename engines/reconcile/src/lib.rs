@@ -6,10 +6,10 @@
 //!  Facts                                        Wake: a time, or nodes of the Graph
 //! ```
 //!
-//! Here: where a run ends ([`Outcome`]) and what wakes the next one ([`Wake`]), the loop ([`drive`]),
-//! [`Conditions`], how often drift is corrected ([`Corrections`]), and refusals repeated ([`Retries`]), who depends on whom ([`Graph`]), the gate, durations and intervals, [`History`],
-//! and what people ask for besides the spec: [`Windows`], [`ScheduleTimes`], [`Hold`]; whether something may be removed
-//! ([`RemovalGate`]).
+//! Here: where a run ends ([`Outcome`]) and what wakes the next one ([`Wake`]), the loop ([`drive`]), [`Conditions`],
+//! how often drift is corrected ([`Corrections`]), when refused requests are repeated ([`Retries`]), which objects
+//! depend on which ([`Graph`]), the gate, durations and intervals, [`History`], and what people ask for besides the
+//! spec: [`Windows`], [`ScheduleTimes`], [`Hold`]; whether something may be removed ([`RemovalGate`]).
 //! Elsewhere: the decision of each kind (its engine's plan), reading and changing a cluster,
 //! timers, events and metrics (the program).
 

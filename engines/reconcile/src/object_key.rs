@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-/// An object by group, kind, namespace and name, whatever version it is read in.
+/// An object by group, kind, namespace and name, without its version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// API group; empty for the core group.
@@ -34,7 +34,7 @@ impl ObjectKey {
         Self { name: format!("{}{PART}{name}", self.name), ..self.clone() }
     }
 
-    /// The node whose part this is; itself if it is none.
+    /// The node that this is a part of; the node itself if it is not a part.
     #[must_use]
     pub fn whole(&self) -> Self {
         let name = self.name.split_once(PART).map_or(self.name.as_str(), |(whole, _)| whole);
@@ -61,7 +61,7 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// What stands before the name of a part: no name of Kubernetes has it.
+/// The character before the name of a part: names of Kubernetes cannot have it.
 const PART: char = '#';
 
 #[cfg(test)]

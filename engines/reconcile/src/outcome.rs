@@ -56,7 +56,7 @@ pub enum Outcome {
     Settled(Reason, String),
     /// Work is under way in the cluster, such as a rollout; nothing failed.
     Running(Reason, String, Wake),
-    /// Something else must move first, such as a dependency or a source.
+    /// Another object must change first, such as a dependency or a source.
     Blocked(Reason, String, Wake),
     /// An attempt failed and will be repeated.
     Failed(Reason, String, Wake),

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// Why a condition says what it says: one PascalCase word that machines match on.
+/// Why a condition has its status: one PascalCase word that machines match on.
 ///
 /// A word that is not PascalCase does not compile in a constant:
 /// ```compile_fail
@@ -120,17 +120,17 @@ reasons! {
     INVALID_SCHEDULE = "InvalidSchedule";
     /// A CustomResourceDefinition does not fit the objects that exist, so it is not written.
     CRD_INCOMPATIBLE = "CRDIncompatible";
-    /// A CustomResourceDefinition is left to those who still use it, instead of being deleted.
+    /// A CustomResourceDefinition is left to the appliers that still use it, instead of being deleted.
     CRD_RELEASED = "CRDReleased";
     /// The objects of a CustomResourceDefinition are exported, and it is deleted with them.
     CRD_EXPORTED = "CRDExported";
-    /// Somebody else undoes what is applied, again and again.
+    /// Another client undoes what is applied, again and again.
     CONTESTED = "Contested";
     /// A window is open.
     OPEN = "Open";
     /// No window is open.
     CLOSED = "Closed";
-    /// A hold ended by itself.
+    /// A hold expired.
     EXPIRED = "Expired";
 }
 

@@ -40,7 +40,7 @@ pub struct RemovalGate {
     pub cause: RemovalCause,
     /// Whether the object is suspended.
     pub is_owner_suspended: bool,
-    /// Whether what is to be removed is suspended by itself, or marked to be kept.
+    /// Whether the object to be removed is itself suspended, or marked to be kept.
     pub is_suspended: bool,
     /// From when on the windows of the object are closed.
     pub closes: Option<Time>,
@@ -49,7 +49,7 @@ pub struct RemovalGate {
 /// Why something may not be removed now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemovalRefused {
-    /// The object, or what is to be removed, is suspended. If the object is deleted, it stays for good.
+    /// The object, or what is to be removed, is suspended. If the object is deleted, what is to be removed stays for good.
     Suspended,
     /// No window is open.
     WindowClosed,

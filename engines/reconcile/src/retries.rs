@@ -1,6 +1,6 @@
 //! When something that was refused is tried again, while nothing that could help has changed.
 //!
-//! Here: counting, and the growing delay. Elsewhere: what is permanent (whoever was refused), timers (the program).
+//! Here: counting, and the growing delay. Elsewhere: which refusals are permanent (the caller), timers (the program).
 
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ impl Retries {
     /// When to try again what was refused just now: after `retry` at first, then each time twice as long, up to the
     /// interval and 15 minutes at most; a longer `retry` stays as it is.
     ///
-    /// Whoever retries earlier, for whatever reason, is not counted and puts nothing off. Something else begins anew.
+    /// An earlier retry, for any reason, is not counted and does not postpone the next. A refusal of another text
+    /// begins anew.
     pub fn refused(
         &mut self,
         of: &str,
@@ -52,7 +53,7 @@ impl Retries {
         until
     }
 
-    /// It was not refused, or somebody asked for an attempt.
+    /// Starts anew: the request was not refused, or a user asked for an attempt.
     pub fn end(&mut self) {
         *self = Self::default();
     }

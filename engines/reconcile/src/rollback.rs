@@ -9,15 +9,15 @@ use serde_json::Value;
 
 /// The annotation that asks a suspended object to roll a release back.
 pub const ROLLBACK: &str = "windlass.dev/rollback";
-/// The annotation that says who asked last for a rollback or a reconciliation, or resumed the object.
+/// The annotation with the user who last requested a rollback or a reconciliation, or resumed the object.
 pub const REQUESTED_BY: &str = "windlass.dev/requested-by";
-/// The annotation that says why.
+/// The annotation with the reason.
 pub const REQUESTED_REASON: &str = "windlass.dev/requested-reason";
 
 /// A release goes back from its newest revision to an earlier one.
 ///
-/// It is asked for only as long as `from` is the newest revision, so it is done once, and not at all where something else
-/// was done meanwhile.
+/// The request is valid only as long as `from` is the newest revision, so it is done once, and not at all after another
+/// operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rollback {
     /// The newest revision.
@@ -44,12 +44,12 @@ impl Rollback {
         release.map_or_else(|| self.to_string(), |release| format!("{release}:{self}"))
     }
 
-    /// Why the object is suspended meanwhile, as the annotation [`crate::SUSPENDED_REASON`] says it, before what its user says.
+    /// The beginning of the annotation [`crate::SUSPENDED_REASON`] meanwhile; the user's own reason follows.
     pub fn suspension_reason(&self) -> String {
         format!("rollback to revision {}", self.to)
     }
 
-    /// How far it is, as the history in a status tells: the revision after `from` is its own, or that of another operation.
+    /// Its progress, by the history in a status: the revision after `from` is its own, or that of another operation.
     pub fn progress(&self, history: impl IntoIterator<Item = MadeRevision>) -> RollbackProgress {
         let mut newest: Option<i64> = None;
         let mut next: Option<MadeRevision> = None;
@@ -84,7 +84,7 @@ pub enum RollbackProgress {
     Unknown,
 }
 
-/// What a history says of a revision.
+/// A revision in a history.
 #[derive(Debug, Clone, Copy)]
 pub struct MadeRevision {
     /// Its number.

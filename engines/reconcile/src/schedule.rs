@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-/// Shortest time between two runs that nothing but the clock asks for.
+/// Shortest time between two runs that only the clock asks for.
 ///
-/// Differs(flux): an interval of zero there keeps a worker busy for ever.
+/// Differs(flux): in Flux an interval of zero keeps a worker busy for ever.
 pub const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A number that differs from object to object, by its uid, and is the same in every process.

@@ -15,9 +15,9 @@ use crate::{
     parse_duration, reason,
 };
 
-/// The annotation that says when an object may be applied.
+/// The annotation with the windows in which an object may be applied.
 pub const WINDOW_ANNOTATION: &str = "windlass.dev/window";
-/// The annotation that says until when it may regardless.
+/// The annotation with the time until which it may be applied regardless.
 pub const BREAK_GLASS: &str = "windlass.dev/break-glass";
 
 /// The longest that a window may be open.
@@ -77,7 +77,7 @@ struct Window {
 pub enum Until {
     /// Until this time; it is closed then.
     Time(Time),
-    /// Nobody can say: it opens again and again before it closes.
+    /// Later than can be computed: it opens again and again before it closes.
     Further,
 }
 
@@ -168,7 +168,7 @@ pub enum WindowState {
     Open {
         /// When that ends, if it is known.
         until: Option<Time>,
-        /// That, for people.
+        /// Until when, for people.
         text: String,
     },
     /// It may not.
@@ -180,7 +180,7 @@ pub enum WindowState {
         /// When it may again, for people.
         text: String,
     },
-    /// Nobody can say, so it may not.
+    /// The windows cannot be read, so it may not.
     Invalid {
         /// What is wrong.
         text: String,
@@ -211,7 +211,7 @@ impl WindowState {
         Mark { kind: WINDOW, status, reason, text: text.clone() }
     }
 
-    /// When it changes by itself.
+    /// When it opens or closes.
     pub fn changes_at(&self) -> Option<Time> {
         match self {
             Self::Open { until, .. } => *until,
@@ -227,7 +227,7 @@ impl WindowState {
 
     /// From the values of `windlass.dev/window` and `windlass.dev/break-glass`; `None` if there is no window.
     ///
-    /// What breaks the glass opens until the time that it says; one that cannot be read opens nothing.
+    /// The break-glass annotation opens the windows until its time; one that cannot be read does not open them.
     pub fn at(now: Time, windows: Option<&str>, break_glass: Option<&str>) -> Option<Self> {
         let windows = match Windows::parse(windows?) {
             Ok(windows) => windows,

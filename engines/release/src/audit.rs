@@ -1,10 +1,10 @@
-//! What an operation did, as an audit tells it: made from its journal and the records, when it has come to its end.
+//! The audit of an operation: made from its journal and the records, when it has come to its end.
 //!
 //! The same journal and records give the same audit, so one that was made before a crash is made again after it.
 //!
-//! Here: what asked for the operation, from where to where it went, its steps and hooks, how it ended, and which manifests
-//! tell what it changed. Below: what asked for it (`audit/cause.rs`). Elsewhere: comparing those manifests (`apply::changes`),
-//! storing audits (the program).
+//! Here: what asked for the operation, from where to where it went, its steps and hooks, how it ended, and which
+//! manifests show what it changed. Below: what asked for it (`audit/cause.rs`). Elsewhere: comparing those manifests
+//! (`apply::changes`), storing audits (the program).
 
 mod cause;
 #[cfg(test)]
@@ -61,14 +61,14 @@ pub enum OperationOutcome {
     Succeeded,
     /// It failed.
     Failed,
-    /// Something else was desired meanwhile.
+    /// The desired state changed meanwhile.
     Stopped,
 }
 
-/// Which records tell what an operation changed.
+/// The records whose manifests show what an operation changed.
 #[derive(Debug, Clone)]
 pub struct Span {
-    /// What was there before.
+    /// The record before.
     pub before: Option<Arc<Record>>,
     /// What was to be there.
     pub after: Option<Arc<Record>>,
@@ -155,7 +155,7 @@ fn span(record: &Arc<Record>, journal: &Journal, base: Option<&Arc<Record>>) -> 
     let tasks = operation::tasks(journal, record);
     let write = tasks.iter().position(|it| matches!(it, Task::Apply | Task::Delete))?;
     let failed_at = journal.failure.as_ref().map(|failure| failure.at);
-    // A hook or something else before it failed.
+    // A step before it, such as a hook, failed.
     if failed_at.is_some_and(|at| at < write) {
         return None;
     }
@@ -191,7 +191,7 @@ fn steps(record: &Record, journal: &Journal) -> Vec<AuditedStep> {
     steps
 }
 
-/// A hook, if this operation ran it: records keep what is said of earlier runs.
+/// A hook, if this operation ran it: records keep the results of earlier runs.
 fn ran(hook: &HookRecord, name: &'static str, journal: &Journal) -> Option<AuditedStep> {
     let started = hook.last_run.started.as_ref().and_then(Timestamp::time)?;
     // Records of others may have whole seconds only.

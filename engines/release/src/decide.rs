@@ -8,7 +8,7 @@
 //! | Failed | the last record failed, or a test did that counts | retry, or remediate |
 //! | OutOfSync | another chart, version, values, post-renderers or common metadata | upgrade, unless it failed too often |
 //! | Untested | tests are on and were not run | test |
-//! | Drifted | the cluster is not what the record says | correct, or only say so |
+//! | Drifted | the cluster differs from the record | correct, or only report |
 //! | InSync | none of these | nothing, or a forced upgrade |
 //!
 //! Semantics: `internal/reconcile/state.go` and `atomic_release.go`.
@@ -28,7 +28,7 @@ use crate::status::ReleaseStatus;
 /// How the cluster compares with a deployed revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Drift {
-    /// It is what the revision says.
+    /// The cluster is as the revision.
     None,
     /// It is not.
     Found {
@@ -44,11 +44,11 @@ pub enum Drift {
 /// The state of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// There is none.
+    /// There is no release.
     Absent(&'static str),
-    /// Somebody's operation was left unfinished.
+    /// An operation of another client was left unfinished.
     Locked(Life),
-    /// It is not the one that the status remembers.
+    /// It is not the one in the status.
     Unmanaged(&'static str),
     /// It is not as desired.
     OutOfSync(&'static str),
@@ -56,7 +56,7 @@ pub enum State {
     Untested,
     /// It failed.
     Failed(&'static str),
-    /// The cluster is not what it says.
+    /// The cluster differs from the record.
     Drifted {
         /// Names what was found.
         digest: String,
@@ -65,7 +65,7 @@ pub enum State {
     },
     /// It is as it should be.
     InSync,
-    /// Whether the cluster is what it says has to be observed first.
+    /// The cluster has to be compared with the record first.
     Unobserved,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for State {
     }
 }
 
-/// Why no state can be told. As Flux says it, but for what cannot be read.
+/// Why the state cannot be determined. The messages are Flux's, except for a record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
@@ -101,7 +101,7 @@ pub enum StateError {
         /// Why.
         problem: String,
     },
-    /// The last record says something that nobody acts on.
+    /// The last record has a status that no decision handles.
     #[error("unable to determine state for release with status '{0}'")]
     Status(Life),
     /// The last record has no digest.
@@ -123,7 +123,7 @@ impl StateError {
 /// The state of a release on which no operation of ours is under way.
 ///
 /// # Errors
-/// Something cannot be read, or says what nobody can act on.
+/// A record cannot be read, or has a status that no decision handles.
 pub fn state(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,
@@ -138,11 +138,12 @@ pub fn state(
     };
     let record = last.record.as_ref();
     let life = &record.info.status;
-    // Differs(flux): there nobody acts on a removal that somebody left unfinished, nor can it be upgraded.
+    // Differs(flux): Flux does not act on a removal that another client left unfinished, nor can it be upgraded.
     if life.is_pending() || *life == Life::Uninstalling {
         return Ok(State::Locked(life.clone()));
     }
-    // Differs(flux): there a record that somebody else wrote is upgraded first, which fails, and is absent afterwards.
+    // Differs(flux): Flux first upgrades a record that another client wrote, which fails; afterwards it counts as
+    // absent.
     if *life == Life::Uninstalled {
         return Ok(State::Absent("found uninstalled release in storage"));
     }
@@ -156,7 +157,7 @@ pub fn state(
     }
     match life {
         Life::Failed => Ok(State::Failed("")),
-        // Differs(flux): there nobody acts on it, although Helm can upgrade it.
+        // Differs(flux): Flux does not act on it, although Helm can upgrade it.
         Life::Superseded => {
             Ok(State::OutOfSync("the release that superseded the last one is gone"))
         }
@@ -165,7 +166,7 @@ pub fn state(
     }
 }
 
-/// The state of a release that is deployed and ours.
+/// The state of a release that this HelmRelease has deployed.
 fn deployed(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,
@@ -181,7 +182,7 @@ fn deployed(
     if known.config_digest != desired.config_digest {
         return Ok(State::OutOfSync("release config values changed"));
     }
-    // Differs(flux): there a release whose post-renderers fail counts as in sync from the next run on.
+    // Differs(flux): in Flux a release whose post-renderers fail counts as in sync from the next run on.
     let has_failed = status.released.as_ref().is_some_and(|it| it.status == Truth::False);
     if status.observed_generation != desired.generation || has_failed {
         if status.post_renderers_digest != desired.post_renderers_digest {
@@ -213,16 +214,16 @@ fn deployed(
     }
 }
 
-/// What is done about a state.
+/// The next operation for a state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing: it is as it should be.
+    /// No operation: it is as it should be.
     Nothing,
-    /// This operation begins. A rollback is one to the revision that is named.
+    /// This operation begins. A rollback goes to this revision.
     Begin(Action, Option<i64>),
-    /// Somebody's unfinished operation is ended.
+    /// The unfinished operation of another client is ended.
     Unlock(Life),
-    /// The drift is told, and corrected if that is what the spec says.
+    /// The drift is reported, and corrected if the spec says so.
     Drift {
         /// Names what was found.
         digest: String,
@@ -237,7 +238,7 @@ pub enum Decision {
     Observe,
 }
 
-/// What is done about a state. `forced` is whether somebody asked for an upgrade by annotation.
+/// Decides what is done about a state. `forced` is whether a user asked for an upgrade by annotation.
 ///
 /// # Errors
 /// The revision to roll back to has no digest.
@@ -274,7 +275,7 @@ pub fn decide(
     })
 }
 
-/// What is done about a release that failed, rule by rule.
+/// Decides what is done about a release that failed, rule by rule.
 fn failed(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,
@@ -305,7 +306,7 @@ fn rollback(
     let Some(target) = previous(&status.history, active.ignores_tests(&desired.test)) else {
         return Ok(Decision::NoRollbackTarget);
     };
-    // Parity(flux): a revision that is gone or changed is no target, but no end either.
+    // Parity(flux): a revision that is gone or changed cannot be a target, but does not end the search either.
     let upgrade = Decision::Begin(Action::Upgrade, None);
     let Some(revision) = revisions.get(target.version) else { return Ok(upgrade) };
     Ok(match target.matches(&revision.record)? {

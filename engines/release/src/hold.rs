@@ -1,4 +1,4 @@
-//! Lifecycles at the phases of a release: what is asked, and what the answers mean for the operation.
+//! Lifecycles at the phases of a release: the questions, and what the answers mean for the operation.
 //!
 //! The phases before an installation or upgrade are reached before it has a record, so that nothing is written while they
 //! last; their events keep the answers until the journal has them. All other phases are tasks of the operation
@@ -20,7 +20,7 @@ pub const LIFECYCLE_PENDING: Reason = Reason::new("LifecyclePending");
 /// It is not known which lifecycles hold a release.
 pub const LIFECYCLES_UNKNOWN: Reason = Reason::new("LifecyclesUnknown");
 
-/// What lifecycles say about a release.
+/// The lifecycles of a release.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lifecycles {
     /// Those that hold it, in their order.
@@ -71,8 +71,8 @@ pub(crate) fn revision_of(record: &Record) -> Revision {
     }
 }
 
-/// The name of an installation or upgrade that a lifecycle holds before it begins: the same until something else is
-/// desired, it was tried and failed, or a user asked for it again.
+/// The name of an installation or upgrade that a lifecycle holds before it begins: the same until the desired state
+/// changes, it was tried and failed, or a user asked for it again.
 pub(crate) fn held_operation(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,

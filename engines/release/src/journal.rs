@@ -2,10 +2,10 @@
 //!
 //! It is the annotation [`ANNOTATION`] on the Secret of the record, in JSON, which Helm neither reads nor keeps: a record
 //! that Helm has written since has no journal. It is written together with the record or alone, always with the
-//! `resourceVersion` that was read: a conflict means that somebody else works on the release, and ends the run.
+//! `resourceVersion` that was read: a conflict means that another client works on the release, and ends the run.
 //!
 //! What an operation does is a list of tasks that follows from the action, its [`Plan`] and the hooks of the record
-//! ([`crate::operation`]). None of these change while it lasts, so a place in that list says all.
+//! ([`crate::operation`]). None of these change while it lasts, so a place in that list is enough.
 //!
 //! Here: the journal and its form. Elsewhere: the tasks, and what moves the place.
 
@@ -29,7 +29,7 @@ const MAX_CREATED: usize = 1000;
 /// How many faults are remembered.
 const MAX_FAULTS: usize = 16;
 
-/// What is done to a release.
+/// An operation on a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
@@ -55,7 +55,7 @@ impl Action {
             Self::Upgrade => "upgrade",
             Self::Rollback => "rollback",
             Self::Test => "test",
-            // Parity(flux): a remediation is not told from another one by its name.
+            // Parity(flux): the name does not distinguish a remediation from an ordinary uninstallation.
             Self::Uninstall | Self::UninstallRemediation => "uninstall",
         }
     }
@@ -164,7 +164,7 @@ pub struct OperationFailure {
     pub counts: bool,
 }
 
-/// A sort of task that takes time and is no hook.
+/// A kind of task that takes time and is not a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stretch {
@@ -205,10 +205,10 @@ pub struct Journal {
     pub id: String,
     /// The uid of the HelmRelease.
     pub owner: String,
-    /// [`crate::Desired::kube_context`] of its owner.
+    /// [`crate::ReleaseDesiredState::kube_context`] of its owner.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kube_context: String,
-    /// What is done.
+    /// The action.
     pub action: Action,
     /// The digest of the desired state.
     pub inputs: String,
@@ -239,22 +239,22 @@ pub struct Journal {
     /// When the present task began.
     #[serde(with = "instant")]
     pub since: Time,
-    /// The place of the present task in the list; of what follows a failure if there is one.
+    /// The place of the present task in the list; after a failure, in the list of tasks that follow it.
     pub at: usize,
     /// The uid of the present hook's object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook_uid: Option<String>,
-    /// Whether the present hook's object may have been created: written before that is done, where the object may be
-    /// gone again before anybody observes.
+    /// Whether the present hook's object may have been created: written before that is done, if the object may be
+    /// gone again before a run observes it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hook_begun: bool,
     /// Inventory ids of what was created, where that is to be cleaned up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub created: Vec<String>,
-    /// Faults despite which a removal goes on.
+    /// Errors that did not stop a removal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
-    /// Tasks that are over, but for hooks: of those the record tells.
+    /// Tasks that are over, except hooks, which the record has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passed: Vec<CompletedTask>,
     /// What lifecycles answered.
@@ -266,7 +266,7 @@ pub struct Journal {
     /// When it ended.
     #[serde(default, with = "instant::exact", skip_serializing_if = "Option::is_none")]
     pub ended: Option<Time>,
-    /// Whether the status of the HelmRelease tells of its end.
+    /// Whether the status of the HelmRelease reports its end.
     #[serde(default)]
     pub accounted: bool,
 }
@@ -312,7 +312,7 @@ impl Journal {
     /// Reads the annotation.
     ///
     /// # Errors
-    /// Somebody changed it.
+    /// The annotation was changed by another client.
     pub fn parse(text: &str) -> Result<Self, JournalError> {
         // The JSON has no nesting beyond three, and serde_json's limit holds for what is foreign.
         serde_json::from_str(text).map_err(|error| JournalError(error.to_string()))
@@ -320,7 +320,7 @@ impl Journal {
 
     /// The annotation.
     pub fn text(&self) -> String {
-        // No field has a key that is no text, so this cannot fail.
+        // No field has a key that is not text, so this cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 

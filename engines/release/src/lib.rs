@@ -9,7 +9,7 @@
 //!
 //! # An installation, step by step
 //! The program runs [`Release`] with `reconcile::drive`. Each run brings the status, all [`Revisions`] of the release that
-//! [`released`] names, and what [`need`] asks for. Nothing is stored; the plan says in turn:
+//! [`released`] names, and what [`need`] asks for. Nothing is stored; the plan returns in turn:
 //!
 //! 1. [`ReleaseStep::Tell`]: write the status (`lastAttempted…`, conditions, counters, history), set `Reconciling` to
 //!    [`status::Report::progress`], then emit the events.
@@ -25,8 +25,8 @@
 //!    sleep meanwhile: it ends as `Running` and is woken by what [`operation::Live::on`] names.
 //! 5. [`ReleaseStep::Apply`]: the objects of the stored manifest in its order, kind by kind. A write, and observations until they are ready.
 //! 6. The hooks of `post-install`, as in 4.
-//! 7. A write of the record as `deployed` and of the journal as ended. A [`ReleaseStep::Tell`] with snapshot, conditions
-//!    and event, and a write that the end is told.
+//! 7. A write of the record as `deployed` and of the journal as ended. A [`ReleaseStep::Tell`] with snapshot,
+//!    conditions and event, and a write that notes in the journal that the end was reported.
 //! 8. `Settled`, or the tests.
 //!
 //! # Reporting back
@@ -36,14 +36,14 @@
 //! `Outcome` and `RunProgress` live as long as a run; everything else is read again.
 //!
 //! # After a crash
-//! The journal says which task is open ([`operation::tasks`]). A step whose end was lost is done again, which changes nothing:
-//! an object that this operation created is told by its annotation and awaited; applying and deleting are
-//! idempotent; statuses are set to what the journal says, never counted up. A hook that was begun, whose object is
-//! gone and that nobody saw end has an unknown outcome and fails. A pending record without a journal of ours is somebody else's
-//! unfinished work, and is unlocked as Flux does.
+//! The journal says which task is open ([`operation::tasks`]). A step whose end was lost is done again, which changes
+//! nothing: an object that this operation created is recognized by its annotation and awaited; applying and deleting
+//! are idempotent; statuses are set to what the journal says, never counted up. A hook that was begun, whose object is
+//! gone and whose end no run observed has an unknown outcome and fails. A pending record without a journal of this
+//! HelmRelease is the unfinished work of another client, and is unlocked as Flux does.
 //!
-//! Here: all that can be said without a cluster. Elsewhere: rendering (`helm`), objects (`objects`), performing the steps
-//! (the program).
+//! Here: all that can be decided without a cluster. Elsewhere: rendering (`helm`), objects (`objects`), performing the
+//! steps (the program).
 
 pub mod audit;
 pub mod decide;

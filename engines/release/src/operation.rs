@@ -44,7 +44,7 @@ pub enum Task {
         /// The occasion.
         policy: DeletePolicy,
     },
-    /// The record is to say that a hook runs.
+    /// The record marks a hook as running.
     Start {
         /// Its place in the record.
         hook: usize,
@@ -65,19 +65,19 @@ pub enum Task {
     Apply,
     /// They are to be ready.
     Await,
-    /// The record is to say that the release goes.
+    /// The record is marked as `uninstalling`.
     Mark,
     /// The objects of the record are to be deleted.
     Delete,
     /// They are to be gone.
     AwaitGone,
-    /// Other revisions are to be deployed no more.
+    /// Other revisions are marked as superseded.
     Supersede,
-    /// The record is to say how it ended.
+    /// The record gets its final status.
     Finish,
     /// What was created is to be deleted.
     CleanUp,
-    /// All records are to be gone, this one last.
+    /// All records are deleted, this one last.
     Purge,
 }
 
@@ -242,7 +242,7 @@ impl Write {
         Self { version: record.version, changes: Vec::new(), others: Vec::new(), journal }
     }
 
-    /// Moves to the next task, and over those that are nothing but a change of the record.
+    /// Moves to the next task, and over those that only change the record.
     fn advance(mut self, record: &Record, deployed: &[i64], now: Time) -> Self {
         self.journal.pass(present(&self.journal, record).and_then(stretch), now, false);
         self.journal.at += 1;
@@ -251,7 +251,7 @@ impl Write {
         self.settle(record, deployed, now)
     }
 
-    /// Does the tasks that are nothing but changes of records.
+    /// Does the tasks that only change records.
     fn settle(mut self, record: &Record, deployed: &[i64], now: Time) -> Self {
         loop {
             match present(&self.journal, record) {
@@ -282,9 +282,9 @@ impl Write {
     }
 }
 
-/// Which revisions are deployed no more once this one is.
+/// Which revisions are superseded once this one is deployed.
 ///
-/// Parity(helm 4): an upgrade supersedes the revision it was compared with, whatever became of that; a rollback that
+/// Parity(helm 4): an upgrade supersedes the revision it was compared with, in every state; a rollback that
 /// cannot apply does the same, others supersede all that are deployed.
 fn superseded(journal: &Journal, record: &Record, deployed: &[i64]) -> Vec<i64> {
     let is_failed_rollback = journal.action == Action::Rollback && journal.failure.is_some();
@@ -299,13 +299,13 @@ pub fn started(record: &Record, journal: Journal, deployed: &[i64], now: Time) -
     Write::of(record, journal).settle(record, deployed, now)
 }
 
-/// How the record says that it ended.
+/// The final status of the record.
 fn finish(journal: &Journal, record: &Record) -> Option<RecordChange> {
     let (status, description) = match (&journal.failure, journal.action) {
         (Some(failure), _) => return failure::finish(failure, journal, record),
         (None, Action::Install) => (RevisionStatus::Deployed, Some("Install complete")),
         (None, Action::Upgrade) => (RevisionStatus::Deployed, Some("Upgrade complete")),
-        // The record has said since it was made what it is a rollback to.
+        // The record of a rollback has its description from the beginning.
         (None, Action::Rollback) => (RevisionStatus::Deployed, None),
         (None, Action::Test) => return None,
         (None, Action::Uninstall | Action::UninstallRemediation) => {

@@ -1,7 +1,7 @@
-//! What operations change in the status, and what is told of them, in Flux's words.
+//! What operations change in the status, and their events, in Flux's words.
 //!
 //! Each of these is a new status made of the old one, and gives the same when it is made again: counters are set to what
-//! the journal says, snapshots replace those of the same revision.
+//! those in the journal, snapshots replace those of the same revision.
 //!
 //! Semantics: helm-controller 1.6 `internal/reconcile`.
 //! Elsewhere: when they are made ([`crate::plan`]), what `Ready` makes of them ([`crate::status`]).
@@ -23,14 +23,14 @@ use crate::status::{
     self, Event, Progress, RefusedOperation, ReleaseCondition, ReleaseStatus, Report,
 };
 
-/// What is said while an action is under way; the same until it ends.
+/// The message while an action is under way; the same until it ends.
 pub fn running_text(action: Action, timeout: Duration) -> String {
     let timeout = format_duration(timeout);
     format!("Running '{}' action with timeout of {timeout}", action.as_str())
 }
 
-/// What an attempt leaves in the status before anything is decided: where storage is, what is attempted, and no failures if
-/// something else is attempted than before.
+/// The status at the beginning of an attempt: where storage is, what is attempted, and no failures if it differs from
+/// the last attempt.
 pub fn attempted(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> ReleaseStatus {
     let mut next = status.clone();
     if must_reset(desired, status) {
@@ -60,7 +60,7 @@ pub fn begun(desired: &ReleaseDesiredState, status: &ReleaseStatus, action: Acti
     let mut next = status.clone();
     match action {
         Action::Install => next.history.clear(),
-        // Tests show that the release is as desired, so nothing is undone any more.
+        // The release is as desired if its tests are run, so it does not count as undone any more.
         Action::Test => confirm(&mut next, desired),
         _ => {}
     }
@@ -74,7 +74,7 @@ pub fn begun(desired: &ReleaseDesiredState, status: &ReleaseStatus, action: Acti
     Report { progress: Some(Progress { text, makes_unready }), ..Report::of(next) }
 }
 
-/// A release that was undone and is as desired again counts as upgraded. So does one that a person wanted to have
+/// A release that was undone and is as desired again counts as upgraded. So does one that a user wanted to have
 /// rolled back, and that stayed as it is.
 fn confirm(next: &mut ReleaseStatus, desired: &ReleaseDesiredState) {
     let Some(said) = next.remediated.take() else { return };
@@ -105,7 +105,7 @@ pub(crate) fn failed_early(
         if action == Action::Install { status::INSTALL_FAILED } else { status::UPGRADE_FAILED };
     let text = failed_text(desired, action, &desired.chart_name, &desired.chart_version, error);
     next.released = said(desired, Truth::False, reason, text.clone());
-    // The desired state was not reached: it has to stay visible that it differs from what is there.
+    // The desired state was not reached: the status must keep showing that it differs from the live release.
     let before = (status.post_renderers_digest.clone(), status.common_metadata_digest.clone());
     observe(desired, &mut next);
     (next.post_renderers_digest, next.common_metadata_digest) = before;
@@ -113,7 +113,8 @@ pub(crate) fn failed_early(
     Report { events: vec![event], is_early_failure: true, ..Report::of(next) }
 }
 
-/// A rollback that was requested cannot begin, for a reason; `None` if the status says so already. Nothing else follows from it.
+/// A requested rollback cannot begin, for this reason; `None` if the status reports that already. Nothing else follows
+/// from it.
 pub(crate) fn rollback_refused(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,
@@ -183,8 +184,8 @@ fn said(
     Some(ReleaseCondition { status, reason, text, generation: desired.generation })
 }
 
-/// What every end of an action observes. A request to force counts as handled only now: until then it is to be seen
-/// again, whatever is forgotten meanwhile.
+/// What every end of an action observes. A request to force counts as handled only now: until then the next run has to
+/// see it again, also after a restart.
 fn observe(desired: &ReleaseDesiredState, next: &mut ReleaseStatus) {
     observe_with(desired, desired.requests.force.as_ref(), next);
 }
@@ -257,7 +258,7 @@ pub fn ended(
         Action::Rollback => ended.rollback(&mut next, revisions)?,
         Action::Uninstall | Action::UninstallRemediation => ended.removal(&mut next),
     };
-    // What was asked for meanwhile has still to be done.
+    // Only the request in the journal is handled; a later one is still open.
     observe_with(desired, journal.force.as_ref(), &mut next);
     let warning = error.is_some() && counts;
     let event = match (journal.action, warning) {
@@ -267,7 +268,7 @@ pub fn ended(
     Ok(Report { events: vec![event], ended: Some(journal.action), ..Report::of(next) })
 }
 
-/// Whether the status tells how an operation ended that is over.
+/// Whether the status reports the end of an operation that is over.
 ///
 /// A successful installation or upgrade is in the history by its revision. If another client has changed its record since,
 /// there is nothing left to report. A failure was counted and must not be counted again, so only the journal says whether a
@@ -501,7 +502,7 @@ impl End<'_> {
     }
 }
 
-/// Somebody's unfinished operation is ended: the status and what the record says.
+/// The unfinished operation of another client is ended: gives the status and the description for the record.
 ///
 /// # Errors
 /// The record has no digest.
@@ -535,9 +536,9 @@ pub fn unlocked(
     Ok((Report { events, ..Report::of(next) }, description))
 }
 
-/// A release that somebody else made is as desired, so it is taken over as it is.
+/// A release of another client is as desired, so it is taken over as it is.
 ///
-/// Differs(flux): there every release that is found is upgraded first.
+/// Differs(flux): Flux upgrades every existing release first.
 ///
 /// # Errors
 /// The record has no digest.
@@ -578,13 +579,13 @@ pub fn drifted(desired: &ReleaseDesiredState, status: &ReleaseStatus, found: &st
     Report { events, ..Report::of(next) }
 }
 
-/// What is said where drift was not corrected, or not all of it.
+/// The message if drift was not corrected, or not all of it.
 pub(crate) fn correction_failed(status: &ReleaseStatus, faults: &str) -> String {
     let release = latest(&status.history).map(Snapshot::full_name).unwrap_or_default();
     format!("Failed to correct cluster state of release {release}:\n{faults}")
 }
 
-/// Nothing is to be done: the status that says so.
+/// Nothing is to be done: the status with that result.
 pub fn settled(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,
@@ -609,7 +610,7 @@ fn confirm_in_sync(desired: &ReleaseDesiredState, next: &mut ReleaseStatus) {
     }
     confirm(next, desired);
     let known = latest(&next.history).cloned();
-    // What was told of a failure is no longer so: somebody else made it well.
+    // A failure that was reported is over: another client repaired the release.
     if let (Some(known), Some(before)) = (known, &next.released) {
         let release = known.full_name();
         let chart = known.versioned_chart();
@@ -635,7 +636,7 @@ fn confirm_in_sync(desired: &ReleaseDesiredState, next: &mut ReleaseStatus) {
     }
 }
 
-/// The release that was to be removed is not the one that is there, which stays: nothing is known any more.
+/// The release that was to be removed is not the live one, which stays: the status forgets the history.
 pub fn left(status: &ReleaseStatus, there: &Record, known: &Snapshot) -> Report {
     let text = format!(
         "Release {} is not uninstalled: it is not the release {} that was installed here; if the kubeconfig names another \

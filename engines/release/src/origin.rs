@@ -1,4 +1,5 @@
-//! What an operation was begun with, kept in its journal, so that the audit of the next one can say what was new.
+//! The input with which an operation was begun, kept in its journal, so that the audit of the next one can list what is
+//! new.
 //!
 //! Elsewhere: what is made of it ([`crate::audit`]), reading it from objects (the program).
 

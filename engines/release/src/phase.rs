@@ -1,7 +1,7 @@
 //! Phases of a release, each named, at which a gate may hold it before anything of the phase is done.
 //!
-//! Here: the phases, and what windows hold. Elsewhere: when a phase is reached ([`crate::plan`]), and what a HelmRelease says
-//! of windows (the program).
+//! Here: the phases, and what windows hold. Elsewhere: when a phase is reached ([`crate::plan`]), and the windows of a
+//! HelmRelease of windows (the program).
 
 use reconcile::{Reason, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, Time, reason};
 
@@ -21,7 +21,7 @@ pub enum Phase {
     Unlock,
     /// The correction of drift.
     Correct,
-    /// The removal of a release that is to be somewhere else, or to be another one.
+    /// The removal of a release because its target changed.
     Replace(TargetChange),
 }
 
@@ -41,7 +41,7 @@ impl Phase {
         }
     }
 
-    /// What is held, for people: the subject of "… waits until …".
+    /// The held phase, for people: the subject of "… waits until …".
     pub fn subject(self) -> String {
         match self {
             Self::Begin(Action::Test) => "a test".to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! Here: the desired state and the run put together, one step at a time. Below: beginning an operation
 //! (`plan/operation_start.rs`).
-//! Elsewhere: the state of a release and what is done about it ([`crate::decide`]), an operation under way
+//! Elsewhere: the state of a release and the next operation ([`crate::decide`]), an operation under way
 //! ([`crate::operation`]), the status ([`crate::operation_status`]).
 
 mod operation_start;
@@ -43,12 +43,12 @@ pub struct ReleaseObservedState {
     pub status: ReleaseStatus,
     /// The revisions of the release that [`released`] names.
     pub revisions: Revisions,
-    /// What [`operation::look`] says that an open operation needs.
+    /// What an open operation needs according to [`operation::scope`].
     pub live: Live,
     /// How the cluster compares with the deployed revision, where [`Need::Drift`] asked for it.
     pub drift: Option<Drift>,
-    /// What somebody else changes again and again, so that it is not corrected for a while: how that is told, and when it is
-    /// worth another run.
+    /// What another client changes again and again, so that it is not corrected for a while: the message about it, and
+    /// when to run again.
     pub contested: Option<(String, Time)>,
     /// How the step went that this run did last.
     pub outcome: Option<StepOutcome>,
@@ -61,7 +61,7 @@ pub struct ReleaseObservedState {
 pub struct RunProgress {
     /// Operations that ended.
     pub ended: BTreeSet<Action>,
-    /// Whether somebody's operation was ended.
+    /// Whether the unfinished operation of another client was ended.
     pub unlocked: bool,
     /// Whether drift was corrected, or tried to be.
     pub corrected: bool,
@@ -103,8 +103,8 @@ pub enum Need {
     Drift,
 }
 
-/// Namespace of the records, and name, of the release that is observed: the one that the status knows, or else the one that
-/// is desired.
+/// Namespace of the records, and name, of the release that is observed: of the release in the status, or else of the
+/// desired one.
 pub fn released(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> (String, String) {
     let target = (desired.target.storage_namespace.clone(), desired.target.name.clone());
     if status.storage_namespace.is_empty() {
@@ -142,7 +142,7 @@ pub fn is_under_way(
     })
 }
 
-/// The last revision with the journal of an operation of ours.
+/// The last revision with the journal of an operation of this HelmRelease.
 fn own<'r>(
     desired: &ReleaseDesiredState,
     revisions: &'r Revisions,
@@ -152,7 +152,7 @@ fn own<'r>(
     Some((last, journal))
 }
 
-/// Keeping a release what a HelmRelease says.
+/// Keeping a release as its HelmRelease wants it.
 ///
 /// # Guarantees
 /// A hook that was begun is not begun again, whenever the program ends. A failure is counted once.
@@ -182,7 +182,7 @@ impl ReconciledKind for Release {
     }
 }
 
-/// The journal says that the status tells how its operation ended.
+/// Notes in the journal that the status reports the end of its operation.
 fn accounted(record: &Record, journal: &Journal) -> ReleaseStep {
     let journal = Journal { accounted: true, ..journal.clone() };
     let version = record.version;
@@ -191,7 +191,7 @@ fn accounted(record: &Record, journal: &Journal) -> ReleaseStep {
     ReleaseStep::Write(Box::new(Write { version, changes, others, journal }))
 }
 
-/// What becomes of the rollback that a person requests by annotation.
+/// How the rollback that a user requests by annotation stands.
 enum AskedRollback {
     /// None is requested, or it has been carried out.
     Nothing,
@@ -223,7 +223,7 @@ impl ReleasePlanner<'_> {
             }
         }
         if let Some(broken) = revisions.unreadable_last() {
-            // Whatever is to be done, what cannot be read must not count as nothing.
+            // A record that cannot be read must not count as absent, for any plan.
             return Err(StateError::unreadable(broken));
         }
         if self.desired.deleted {
@@ -263,8 +263,9 @@ impl ReleasePlanner<'_> {
         PlanVerdict::Outcome(Outcome::Blocked(reason::SUSPENDED, text, wake))
     }
 
-    /// The revision that a person requests to roll back to. It has to be in Helm's storage, as the status has it where the
-    /// status has it, and the newest one has to be the one that is meant, with nothing under way on it.
+    /// The revision that a user requests to roll back to. It has to be in Helm's storage, with the digest that the
+    /// status has of it (if it has one), and the newest revision has to be the one in the request, with no operation
+    /// under way.
     fn asked_rollback(&self) -> Result<AskedRollback, DigestError> {
         let ReleaseObservedState { revisions, status, .. } = self.observed;
         let requests = &self.desired.requests;
@@ -398,7 +399,7 @@ impl ReleasePlanner<'_> {
             Next::Wait(_, wake) => {
                 let timeout = std::time::Duration::from_millis(journal.plan.timeout_ms);
                 let text = operation_status::running_text(journal.action, timeout);
-                // A remediation or a test must not hide what came before it.
+                // A remediation or a test must not hide the outcome before it.
                 let run_outcome = match status.summary(self.desired) {
                     Some(said) if journal.action.is_remediation() => {
                         Outcome::Failed(said.reason, said.text, wake)
@@ -454,7 +455,8 @@ impl ReleasePlanner<'_> {
         (journal.inputs != desired.inputs).then(|| format!("superseded by {}", desired.inputs))
     }
 
-    /// The status is to tell of an operation that has ended; then the journal says that it does, where that is not seen.
+    /// Reports an operation that has ended in the status; then notes in the journal that it is reported, unless that is
+    /// seen.
     fn account(
         &self,
         record: &Record,
@@ -536,7 +538,7 @@ impl ReleasePlanner<'_> {
         }
     }
 
-    /// No operation is open and everything that happened is told: what is done about the state.
+    /// No operation is open and all events are reported: decides what is done about the state.
     fn decided(&self, status: &ReleaseStatus) -> Result<PlanVerdict<ReleaseStep>, StateError> {
         let ReleaseObservedState { revisions, drift, .. } = self.observed;
         let desired = self.desired;
@@ -596,7 +598,7 @@ impl ReleasePlanner<'_> {
                 let mut status = status.clone();
                 // Parity(flux): what cannot be relied on is forgotten.
                 if matches!(state, State::Unmanaged(_)) {
-                    // With it goes what shows that the last operation was told of.
+                    // With the history goes the proof that the last operation was reported.
                     if let Some((last, journal)) = own(desired, revisions)
                         && !journal.accounted
                     {
@@ -609,7 +611,7 @@ impl ReleasePlanner<'_> {
         })
     }
 
-    /// The release that is there and that nobody here made, if it is as desired.
+    /// The existing release of another client, if it is as desired.
     fn adoptable(
         &self,
         state: &State,
@@ -637,7 +639,7 @@ impl ReleasePlanner<'_> {
 
     /// A remediation that failed and left a release behind that is neither there nor gone.
     ///
-    /// Differs(flux): there nothing but a person helps, since no action knows what to do with such a record.
+    /// Differs(flux): in Flux only a person can help, since no action knows how to handle such a record.
     fn half_removed(&self) -> Option<&Record> {
         let (revision, journal) = own(self.desired, &self.observed.revisions)?;
         let is_half = revision.record.info.status == Life::Uninstalling;
@@ -653,7 +655,7 @@ impl ReleasePlanner<'_> {
 
     /// An action that failed and is retried waits for its time, counted from the end of the failure.
     ///
-    /// Differs(flux): there a restart of the controller retries at once.
+    /// Differs(flux): in Flux a restart of the controller retries at once.
     fn later_retry(
         &self,
         state: &State,
@@ -695,14 +697,14 @@ impl ReleasePlanner<'_> {
         let action = status.last_attempted_action.map_or("", Action::as_str);
         let failures = self.desired.active(status).map_or(0, |active| active.failures);
         let mut text = format!("Failed to {action} after {failures} attempt(s)");
-        // Differs(flux): `Stalled` does not name the cause there, which `Ready` keeps; here both say the same.
+        // Differs(flux): in Flux `Stalled` does not name the cause, which `Ready` keeps; here both have the same text.
         if let Some(said) = status.summary(self.desired).filter(|it| it.status != Truth::True) {
             text = format!("{text}: {}", said.text);
         }
         Outcome::Stalled(status::RETRIES_EXCEEDED, text)
     }
 
-    /// A remediation ended in this run: the next run goes on, unless there were enough attempts.
+    /// A remediation ended in this run: the next run continues, unless there were enough attempts.
     fn after_remediation(&self, status: &ReleaseStatus) -> PlanVerdict<ReleaseStep> {
         let active = self.desired.active(status);
         let is_over = active.is_some_and(|active| {
@@ -752,7 +754,7 @@ impl ReleasePlanner<'_> {
         let (report, description) =
             operation_status::unlocked(self.desired, status, &last.record, life)?;
         let version = last.record.version;
-        // The status first: what it says comes true when this is repeated after a crash.
+        // The status first: after a crash in between, this is repeated and the status becomes true.
         Ok(PlanVerdict::Act(vec![self.tell(report), ReleaseStep::Unlock { version, description }]))
     }
 
@@ -787,7 +789,7 @@ impl ReleasePlanner<'_> {
 
     /// Why not all objects could be corrected in this run.
     ///
-    /// Differs(flux): there `Ready` is Unknown and says `correcting cluster drift`, however often that fails.
+    /// Differs(flux): in Flux `Ready` is Unknown with `correcting cluster drift`, however often that fails.
     fn uncorrected(&self) -> Option<&str> {
         let outcome = self.observed.outcome.as_ref()?;
         let is_correction = matches!(outcome.step, ReleaseStep::CorrectDrift { .. });
@@ -804,7 +806,7 @@ impl ReleasePlanner<'_> {
         }
     }
 
-    /// There is nothing to do: the status says so, and the conditions give the outcome of the run.
+    /// There is nothing to do: the status is written, and the conditions give the outcome of the run.
     fn verdict_of_status(
         &self,
         status: &ReleaseStatus,

@@ -30,7 +30,7 @@ pub(crate) use json::{Fields, hook as hook_json, info as info_json, metadata as 
 pub struct Record {
     /// The release.
     pub name: String,
-    /// Where its objects are, unless they say otherwise.
+    /// The namespace of its objects that do not set one.
     pub namespace: String,
     /// The revision, from 1 on.
     pub version: i64,
@@ -46,7 +46,7 @@ pub struct Record {
     pub hooks: Vec<HookRecord>,
     /// `ssa`, `csa`, or empty in records of Helm 3, which means the latter.
     pub apply_method: String,
-    /// Labels that somebody gave the release. They are not in the JSON, but on the Secret.
+    /// Labels of the release that were set by users. They are not in the JSON, but on the Secret.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -68,7 +68,7 @@ pub struct Info {
     pub deleted: Option<Timestamp>,
     /// For people.
     pub description: String,
-    /// Where it is in its life.
+    /// Its status.
     pub status: RevisionStatus,
     /// What a person reads after an installation.
     pub notes: String,
@@ -76,10 +76,10 @@ pub struct Info {
     pub resources: Option<Map>,
 }
 
-/// Where a revision is in its life (`pkg/release/common Status`).
+/// The status of a revision (`pkg/release/common Status`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum RevisionStatus {
-    /// Nothing is said.
+    /// No status.
     #[default]
     Unset,
     /// Its objects are in the cluster.
@@ -203,9 +203,9 @@ impl From<Time> for Timestamp {
 /// A chart as a record has it: without the charts in it, which Helm does not store.
 #[derive(Debug, Clone, Default)]
 pub struct StoredChart {
-    /// What its `Chart.yaml` says.
+    /// Its `Chart.yaml`.
     pub metadata: Option<Metadata>,
-    /// What its `Chart.lock` says.
+    /// Its `Chart.lock`.
     pub lock: Option<StoredLock>,
     /// Its templates; none and an empty list are not the same to JSON.
     pub templates: Option<Vec<StoredFile>>,
@@ -222,7 +222,7 @@ pub struct StoredChart {
 }
 
 impl StoredChart {
-    /// What a record says of a chart whose dependencies were processed.
+    /// The part of a record about a chart whose dependencies were processed.
     ///
     /// Differs(helm 4): the times at which its files were changed are left out; nothing reads them.
     pub fn of(chart: &Chart) -> Self {
@@ -378,7 +378,7 @@ pub enum RecordChange {
         /// When.
         at: Time,
     },
-    /// A hook that was about to be created was not: it is as if it had never been due.
+    /// A hook that was about to be created was not: it counts as if it had never been due.
     HookNotBegun {
         /// Its place.
         hook: usize,
@@ -392,11 +392,11 @@ pub enum RecordChange {
         /// When.
         at: Time,
     },
-    /// The release is somewhere else in its life.
+    /// The release gets another status.
     Status {
         /// Where.
         status: RevisionStatus,
-        /// For people; `None` leaves what was said.
+        /// For people; `None` leaves the description as it was.
         description: Option<String>,
         /// When the removal began, where that is what happens.
         deleted: Option<Time>,
@@ -457,7 +457,7 @@ impl Record {
         format!("{name}@{version}")
     }
 
-    /// What the chart says of itself.
+    /// The metadata of the chart.
     pub fn metadata(&self) -> Option<&Metadata> {
         self.chart.as_ref().and_then(|chart| chart.metadata.as_ref())
     }

@@ -23,7 +23,7 @@ const POLICY: &str = "helm.sh/resource-policy";
 
 /// Which objects of a record go.
 ///
-/// Parity(helm 4): an object with another policy than `keep` is neither deleted nor kept: nobody speaks of it.
+/// Parity(helm 4): an object with another policy than `keep` is neither deleted nor kept, nor is it reported.
 ///
 /// # Errors
 /// The manifest cannot be read, so its objects have to be deleted by hand.

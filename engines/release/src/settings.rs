@@ -1,7 +1,7 @@
-//! What a HelmRelease wants, as far as it decides what is done to the release.
+//! The part of a HelmRelease's spec that decides which operations are done on the release.
 //!
-//! The fields and their defaults are those of `spec` (helm-controller 1.6 `api/v2`); whoever makes a [`ReleaseDesiredState`] has read
-//! them already.
+//! The fields and their defaults are those of `spec` (helm-controller 1.6 `api/v2`); the maker of a
+//! [`ReleaseDesiredState`] has read them already.
 //!
 //! Elsewhere: what is decided ([`crate::decide`]), what is rendered and applied (the program).
 
@@ -25,7 +25,7 @@ pub struct ReleaseDesiredState {
     pub kube_context: String,
     /// Its generation.
     pub generation: i64,
-    /// Where the release is and what it is called.
+    /// Namespace and name of the release.
     pub target: ReleaseTarget,
     /// Whether the HelmRelease is being deleted.
     pub deleted: bool,
@@ -80,7 +80,7 @@ pub struct ReleaseDesiredState {
 /// How an action that failed is dealt with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strategy {
-    /// By remediation, as often as it says.
+    /// By remediation, as often as [`Remediation::retries`] says.
     #[default]
     RemediateOnFailure,
     /// By an upgrade after this time, again and again.
@@ -106,12 +106,12 @@ pub enum RemediationStrategy {
     Uninstall,
 }
 
-/// How often what failed is tried again, and what is done before that.
+/// How often a failed action is tried again, and how it is undone before that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Remediation {
     /// How often; negative: without end.
     pub retries: i64,
-    /// Whether failed tests are no failure; `None` goes by [`Test::ignore_failures`].
+    /// Whether failed tests do not count as a failure; `None` goes by [`Test::ignore_failures`].
     pub ignore_test_failures: Option<bool>,
     /// Whether the last failure is undone as well; `None` does so for upgrades with retries.
     pub remediate_last_failure: Option<bool>,
@@ -151,7 +151,7 @@ pub struct Upgrade {
     pub wait: WaitFor,
     /// Whether what it created goes again when it fails.
     pub cleanup_on_fail: bool,
-    /// Whether a release keeps being upgraded when its chart is called otherwise.
+    /// Whether a release keeps being upgraded when its chart has another name.
     pub in_place_chart_name_change: bool,
 }
 
@@ -175,7 +175,7 @@ pub struct Test {
     pub enable: bool,
     /// For each test.
     pub timeout: Duration,
-    /// Whether failed tests are no failure of the release.
+    /// Whether failed tests do not count as a failure of the release.
     pub ignore_failures: bool,
     /// Which tests.
     pub filters: Vec<Filter>,
@@ -190,13 +190,13 @@ pub struct Uninstall {
     pub disable_hooks: bool,
     /// Whether records stay.
     pub keep_history: bool,
-    /// Whether nobody waits for the end of the objects.
+    /// Whether the uninstallation does not wait for the end of the objects.
     pub disable_wait: bool,
     /// How what they own goes.
     pub propagation: Propagation,
 }
 
-/// What to do where the cluster is not what a release says.
+/// What to do if the cluster differs from a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(missing_docs, reason = "they are Flux's words")]
 pub enum DriftMode {
@@ -217,12 +217,13 @@ pub struct Requests {
     pub reset: Option<String>,
     /// `windlass.dev/rollback`, which counts while the release is suspended.
     pub rollback: Option<reconcile::Rollback>,
-    /// A requested rollback that windlass does not carry out: it cannot tell whether the chart of that revision was verified.
+    /// A requested rollback that windlass does not carry out, because it does not know whether the chart of that
+    /// revision was verified.
     pub unverified_rollback: Option<reconcile::Rollback>,
 }
 
 impl Requests {
-    /// Whether somebody asks for a run since the last one.
+    /// Whether a user has asked for a run since the last one.
     pub fn is_new(&self, status: &ReleaseStatus) -> bool {
         self.reconcile.is_some() && self.reconcile != status.last_handled_reconcile
     }
@@ -232,14 +233,14 @@ impl Requests {
         self.asks(self.force.as_ref(), status.last_handled_force.as_ref(), status)
     }
 
-    /// Whether a rollback is the one that is asked for.
+    /// Whether a rollback is the requested one.
     pub fn is_for(&self, journal: &Journal) -> bool {
         let asked = self.rollback.map(|it| (Some(it.from), Some(it.to)));
         journal.action == Action::Rollback && asked == Some((journal.base, journal.target))
     }
 
-    /// Leaves a request for a rollback only to a revision that the status has, whose digest is compared: where nothing
-    /// unverified may be applied, a stored manifest counts for nothing by itself.
+    /// Leaves a request for a rollback only to a revision that the status has, whose digest is compared: where every
+    /// artifact has to be verified, a stored manifest is not trusted on its own.
     pub fn keep_known(&mut self, status: &ReleaseStatus) {
         let is_known = |to: i64| status.history.iter().any(|it| it.version == to);
         self.unverified_rollback = self.rollback.take_if(|it| !is_known(it.to));
@@ -363,7 +364,7 @@ impl Active {
         self.remediation.is_exhausted(self.failures)
     }
 
-    /// Whether failed tests are no failure.
+    /// Whether failed tests do not count as a failure.
     pub(crate) fn ignores_tests(&self, test: &Test) -> bool {
         self.remediation.ignore_test_failures.unwrap_or(test.ignore_failures)
     }

@@ -21,7 +21,7 @@ use crate::record::{
 /// Version of the way in which digests are made. Entries without it are taken at their word.
 pub const API_VERSION: &str = "v2";
 
-/// How many snapshots are kept where none of them is one that could be rolled back to.
+/// How many snapshots are kept if none of them can be rolled back to.
 const MAX_HISTORY_SNAPSHOTS: usize = 5;
 
 /// What made a snapshot.
@@ -51,7 +51,7 @@ pub struct Snapshot {
     pub namespace: String,
     /// The revision.
     pub version: i64,
-    /// Where it was in its life, in Helm's words.
+    /// Its status, in Helm's words.
     pub status: String,
     /// What made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,7 +169,7 @@ fn second(time: &Option<crate::record::Timestamp>) -> Option<Time> {
 }
 
 impl Snapshot {
-    /// A snapshot of a record, without what is known of its tests.
+    /// A snapshot of a record, without the results of its tests.
     ///
     /// # Errors
     /// The record has no JSON.
@@ -206,7 +206,7 @@ impl Snapshot {
         format!("{}/{}.v{}", self.namespace, self.name, self.version)
     }
 
-    /// What it says of how it was made.
+    /// How it was made.
     pub fn made(&self) -> MadeRevision {
         let action = match self.action {
             Some(SnapshotAction::Rollback) => "rollback",
@@ -226,14 +226,14 @@ impl Snapshot {
             == (&record.name, &record.namespace, record.version)
     }
 
-    /// Whether it was taken of this revision as it is, as far as its metadata tells.
+    /// Whether it was taken of this revision as it is, according to its metadata.
     pub(crate) fn tells_of(&self, record: &Record) -> bool {
         self.targets(record)
             && self.status == record.info.status.as_str()
             && self.last_deployed == second(&record.info.last_deployed)
     }
 
-    /// Whether a record is the one that was stored. Snapshots of older controllers match any.
+    /// Whether a record is the stored one. Snapshots of older controllers match any.
     ///
     /// # Errors
     /// The record has no JSON.
@@ -276,13 +276,13 @@ impl Snapshot {
 pub enum Match {
     /// It is what was stored.
     Same,
-    /// Somebody changed it.
+    /// The record was changed by another client.
     Other,
-    /// The snapshot's digest is none that we can check.
+    /// The digest of the snapshot uses an algorithm that is not supported.
     NoDigest,
 }
 
-/// What is known of the tests of a record that were selected.
+/// The test hooks of a record that were selected, with their results.
 pub fn test_hooks(record: &Record, filters: &[Filter]) -> BTreeMap<String, Option<TestHook>> {
     let second = |moment: &Option<crate::record::Timestamp>| {
         moment.as_ref().and_then(crate::record::Timestamp::whole_second)

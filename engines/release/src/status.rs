@@ -1,4 +1,4 @@
-//! What the status of a HelmRelease says of its release, and how that becomes `Ready`.
+//! The release in the status of a HelmRelease, and how that becomes `Ready`.
 //!
 //! Here: the part of the status that decisions read and operations change, reasons, events, the summary.
 //! Elsewhere: what an operation changes in it ([`crate::operation_status`]), the other conditions (`reconcile`), the
@@ -25,7 +25,7 @@ macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
         $($(#[$doc])* pub const $name: Reason = Reason::new($text);)*
 
-        /// Finds a reason that a condition of ours may have by its word.
+        /// Finds a reason of this list by its text.
         pub fn reason_of(word: &str) -> Option<Reason> {
             [$($name,)* reason::PROGRESSING].into_iter().find(|reason| reason.as_str() == word)
         }
@@ -57,7 +57,7 @@ reasons! {
     UNINSTALL_SUCCEEDED = "UninstallSucceeded";
     /// It could not be removed.
     UNINSTALL_FAILED = "UninstallFailed";
-    /// Somebody's operation was found unfinished.
+    /// An operation of another client was found unfinished.
     PENDING_RELEASE = "PendingRelease";
     /// It was tried as often as it may be.
     RETRIES_EXCEEDED = "RetriesExceeded";
@@ -67,13 +67,13 @@ reasons! {
     STATE_ERROR = "StateError";
     /// Something went wrong that no other reason names.
     RECONCILE_ERROR = "ReconcileError";
-    /// The cluster is not what the release says.
+    /// The cluster differs from the release.
     DRIFT_DETECTED = "DriftDetected";
-    /// The cluster is what the release says.
+    /// The cluster is the same as the release.
     NO_DRIFT_DETECTED = "NoDriftDetected";
-    /// The cluster was made what the release says.
+    /// The cluster was corrected to be as the release.
     DRIFT_CORRECTED = "DriftCorrected";
-    /// The cluster could not be made what the release says.
+    /// The cluster could not be corrected to be as the release.
     DRIFT_CORRECTION_FAILED = "DriftCorrectionFailed";
 }
 
@@ -86,11 +86,11 @@ pub struct ReleaseCondition {
     pub reason: Reason,
     /// Why, for people.
     pub text: String,
-    /// The generation of which it is said.
+    /// The generation that it is about.
     pub generation: i64,
 }
 
-/// What the status says of the release.
+/// The release in the status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReleaseStatus {
     /// `observedGeneration`
@@ -152,7 +152,8 @@ impl ReleaseStatus {
         }
     }
 
-    /// What `Ready` says: of the newest generation that any of them is of the first of Remediated, TestSuccess, Released.
+    /// The content of `Ready`: of the newest generation that any of them is of, the first of Remediated, TestSuccess,
+    /// Released.
     ///
     /// Parity(flux): what was undone counts as an error, also when that went well.
     pub fn summary(&self, desired: &ReleaseDesiredState) -> Option<ReleaseCondition> {
@@ -168,7 +169,7 @@ impl ReleaseStatus {
     }
 }
 
-/// Something to tell people.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// Whether it is a warning.
@@ -177,7 +178,7 @@ pub struct Event {
     pub reason: Reason,
     /// For people.
     pub text: String,
-    /// The chart's version, or that of the chart that is meant.
+    /// The chart's version, or that of the requested chart.
     pub revision: String,
     /// The digest of the values.
     pub token: String,
@@ -187,20 +188,20 @@ pub struct Event {
     pub oci_digest: String,
 }
 
-/// A new status, and what is told with it.
+/// A new status, and the events about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The status.
     pub status: ReleaseStatus,
-    /// What `Reconciling` says from now on; `None` leaves it.
+    /// The new content of `Reconciling`; `None` leaves it.
     pub progress: Option<Progress>,
-    /// What is told.
+    /// The events.
     pub events: Vec<Event>,
-    /// What is contested, so that `Ready` says this where the status would make it True.
+    /// The message about contested fields, which `Ready` shows where the status would make it True.
     pub contested: Option<String>,
     /// Whether something failed without a trace in storage.
     pub is_early_failure: bool,
-    /// The operation of whose end it tells.
+    /// The operation whose end it reports.
     pub ended: Option<Action>,
     /// The operation that a lifecycle did not let begin.
     pub refused: Option<Box<RefusedOperation>>,
@@ -228,7 +229,7 @@ pub struct RefusedOperation {
 pub struct Progress {
     /// For people.
     pub text: String,
-    /// Whether `Ready` is unknown meanwhile and says the same; else it says what it said.
+    /// Whether `Ready` is unknown meanwhile with the same text; else it stays as it was.
     pub makes_unready: bool,
 }
 

@@ -1,7 +1,7 @@
 //! What the program does for a release: one change of the cluster each, by numbers, ids and digests.
 //!
-//! Every step can be done again after a crash that lost its end: the walk-through in the crate's documentation says what
-//! each of them must not do twice and how it sees that.
+//! Every step can be done again after a crash that lost its end: the walk-through in the crate's documentation
+//! describes what each of them must not do twice and how it sees that.
 //!
 //! Elsewhere: when a step is due ([`crate::plan`]).
 
@@ -30,7 +30,7 @@ pub enum ReleaseStep {
     },
     /// Deletes records that are too old, changes others, and creates the record with its journal.
     ///
-    /// A record that is there already is left as it is: the next run tells whose it is.
+    /// An existing record is left as it is: the next run finds out which operation it belongs to.
     Open {
         /// Records that make room, oldest first.
         prune: Vec<i64>,
@@ -64,8 +64,8 @@ pub enum ReleaseStep {
         /// The operation.
         operation: String,
     },
-    /// Makes the objects of the record what it says, in the order of its manifest: creates what is missing, updates
-    /// what is there, deletes what only `base` has.
+    /// Applies the manifest of the record, in its order: creates what is missing, updates what exists, deletes what
+    /// only `base` has.
     Apply {
         /// The revision.
         version: i64,
@@ -101,15 +101,15 @@ pub enum ReleaseStep {
         /// Their revisions.
         versions: Vec<i64>,
     },
-    /// Writes the record of an operation that somebody else left behind: it failed, with this description.
+    /// Marks the record of an operation that another client left unfinished as failed, with this description.
     Unlock {
         /// The revision.
         version: i64,
         /// For people.
         description: String,
     },
-    /// Makes the objects of the deployed revision what it says, where they are not. An event with
-    /// [`crate::status::DRIFT_CORRECTED`] says what was changed; the error of the outcome, what could not be.
+    /// Corrects drift of the objects of the deployed revision. An event with [`crate::status::DRIFT_CORRECTED`] lists
+    /// what was changed; the error of the outcome, what could not be.
     CorrectDrift {
         /// The revision.
         version: i64,

@@ -6,10 +6,11 @@
 //! # Records that do not fit
 //! A Secret holds 1 MiB. Where Helm gives up, the text is cut: the first part stays in the Secret, which then has the
 //! annotations [`PARTS`] and [`DIGEST`]; each other part is a Secret named by [`part_name`], with the label [`PART_OF`]
-//! and without `owner=helm`, so that nobody takes it for a release. Parts are named by the digest of the whole, so
+//! and without `owner=helm`, so that no client takes it for a release. Parts are named by the digest of the whole, so
 //! an update never changes a part that is in use. The order of writes: parts, then the Secret, then the deletion of
-//! the parts that it no longer names. What a crash in between leaves is known by [`PART_OWNER`], and goes later.
-//! Helm cannot read the first part alone and skips it; it cannot create the next revision either, since that is there.
+//! the parts that it no longer names. Parts that a crash leaves behind are recognized by [`PART_OWNER`], and deleted
+//! later. Helm cannot read the first part alone and skips it; it cannot create the next revision either, since that
+//! exists.
 //!
 //! Here: names, labels, packing, unpacking. Elsewhere: the JSON ([`crate::record`]), the journal that stands beside it
 //! ([`crate::journal`]), reading and writing Secrets (the program).
@@ -66,23 +67,23 @@ pub enum PackError {
     TooLarge(String, usize),
 }
 
-/// Why a Secret holds no record. Says nothing of what is in it.
+/// Why a Secret does not hold a record. The text does not quote its content.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnpackError {
-    /// The data is no base64.
+    /// The data is not base64.
     #[error("its key `release` is not base64")]
     Base64,
-    /// The data is no gzip.
+    /// The data is not gzip.
     #[error("its key `release` is damaged: what is in it cannot be unpacked")]
     Gzip,
     /// It unpacks to too much.
     #[error("its key `release` unpacks to more than 64 MiB")]
     TooLarge,
-    /// The JSON is no record.
+    /// The JSON is not a record.
     #[error("its key `release` holds no release: {0}")]
     Decode(#[from] DecodeError),
-    /// Parts are missing, or belong to something else.
+    /// Parts are missing, or belong to another record.
     #[error("its parts do not fit together: {0}")]
     Parts(&'static str),
 }
@@ -119,7 +120,7 @@ pub fn part_name(release: &str, version: i64, digest: &str, part: usize) -> Stri
     format!("{}{part}", part_prefix(release, version, digest))
 }
 
-/// How the names of all other parts of a revision begin, and those of nothing else.
+/// The common prefix of the names of all other parts of a revision.
 pub fn part_prefix(release: &str, version: i64, digest: &str) -> String {
     let digits = digest.rsplit_once(':').map_or(digest, |(_, digits)| digits);
     let short = digits.get(..12).unwrap_or(digits);
@@ -185,7 +186,7 @@ pub(crate) fn user_labels(labels: &BTreeMap<String, String>) -> BTreeMap<String,
 /// Packs a record.
 ///
 /// # Errors
-/// It has no JSON or is too large. Does not tell what is in it.
+/// It has no JSON or is too large. The text does not quote its content.
 pub fn pack(record: &Record) -> Result<PackedRecord, PackError> {
     let json = record.to_json().map_err(|error| PackError::Encode(record.full_name(), error))?;
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
@@ -200,10 +201,10 @@ pub fn pack(record: &Record) -> Result<PackedRecord, PackError> {
     Ok(PackedRecord { parts, digest })
 }
 
-/// How many parts a Secret says that it has.
+/// The number of parts in a Secret's annotation.
 ///
 /// # Errors
-/// The annotation holds something else than a possible number.
+/// The annotation does not hold a valid number.
 pub fn part_count(annotations: &BTreeMap<String, String>) -> Result<usize, UnpackError> {
     let Some(text) = annotations.get(PARTS) else { return Ok(1) };
     match text.parse() {

@@ -6,16 +6,16 @@ use helm::releasename;
 
 use crate::snapshot::{Snapshot, latest};
 
-/// Where a release is and what it is called.
+/// Namespace and name of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseTarget {
     /// Where its records are.
     pub storage_namespace: String,
     /// Where its objects are.
     pub namespace: String,
-    /// What it is called: short enough for Helm.
+    /// Its name: short enough for Helm.
     pub name: String,
-    /// What it would be called without that limit, as some of Flux's messages say it.
+    /// Its name without that limit, as some of Flux's messages show it.
     pub full_name: String,
 }
 
@@ -52,9 +52,9 @@ pub enum TargetChange {
     StorageNamespace,
     /// Its objects are elsewhere.
     Namespace,
-    /// It is called otherwise.
+    /// The release has another name.
     Name,
-    /// The chart is called otherwise.
+    /// The chart has another name.
     Chart,
 }
 

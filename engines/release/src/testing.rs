@@ -1,4 +1,4 @@
-//! A cluster in memory on which plans are tried: it does what steps say, remembers it, and can lose its memory at any
+//! A cluster in memory for tests of plans: it performs steps, records them, and can lose its memory at any
 //! step.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,12 +124,12 @@ pub(crate) struct TestCluster {
     pub(crate) contested: Option<(String, Time)>,
     /// What was done, in order.
     pub(crate) log: Vec<String>,
-    /// Events that were told.
+    /// Events that were sent.
     pub(crate) events: Vec<String>,
     jobs: BTreeMap<String, Job>,
     /// Hooks whose objects are gone once they have ended.
     pub(crate) vanishing: BTreeSet<String>,
-    /// The hook that is watched, by its operation and name, and how it was when it was seen last; lost with the program.
+    /// The hook that is watched, by its operation and name, and its last observed state; lost with the program.
     watched: Option<((String, String), Option<HookObject>)>,
     /// Operations with the hooks that they ever began.
     begun: BTreeSet<(String, String)>,

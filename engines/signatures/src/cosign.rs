@@ -1,13 +1,14 @@
-//! Signatures that cosign makes: whether one of an image is by a key, or by somebody whom an identity provider named.
+//! Signatures that cosign makes: whether an image is signed with a key, or by an identity that an identity provider
+//! named.
 //!
 //! Here: what counts for an image ([`verify`], [`verify_keyless`]). In the folder: bundles (`bundle`), the older format
 //! under the tag `sha256-….sig` (`simple_signing`). Elsewhere: finding them (`referrers`), certificates, logs and
 //! identities (`sigstore`).
 //!
 //! Parity(flux): source-controller 1.9 with cosign 3.0, texts included.
-//! Differs(flux): whoever can push to the repository could have another image's signature in the older format count for
-//! this one, and could hide a good signature by a bundle that counts for nothing. Here the payload must name the image,
-//! and one good signature in either format is enough.
+//! Differs(flux): in Flux a user who can push to the repository could make another image's signature in the older
+//! format count for this one, and could hide a good signature by a bundle that counts for nothing. Here the payload
+//! must name the image, and one good signature in either format is enough.
 
 mod bundle;
 mod simple_signing;
@@ -21,7 +22,7 @@ pub(crate) use bundle::Bundle;
 /// A good signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signer {
-    /// Who signed: the name of a key, or the identity in a certificate.
+    /// The signer: the name of a key, or the identity in a certificate.
     pub name: String,
 }
 
@@ -89,7 +90,7 @@ pub fn verify_by(search: &Search, key: &[u8]) -> Result<(), CosignVerificationEr
     CosignSearchResult::of(search).any(&Trust::Key(key)).map(drop)
 }
 
-/// Whether an image is signed by somebody whose certificate leads to a trusted authority and has one of the identities.
+/// Whether an image is signed with a certificate that leads to a trusted authority and has one of the identities.
 ///
 /// Parity(flux): a bundle needs exactly one identity; without any, or with several, signatures of the older format count.
 ///

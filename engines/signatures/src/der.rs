@@ -31,7 +31,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
     Some((Element { tag, content, whole }, rest))
 }
 
-/// All elements of some bytes, which are nothing else.
+/// All elements of some bytes; `None` if other bytes are between or after them.
 pub(crate) fn all(mut bytes: &[u8]) -> Option<Vec<Element<'_>>> {
     let mut elements = Vec::new();
     while !bytes.is_empty() {

@@ -18,8 +18,8 @@ pub enum Mode {
 impl Mode {
     /// What `spec.verify.mode` means.
     ///
-    /// Parity(flux): anything else is the commit, so `head` is, too. Differs(flux): there a mode that is empty verifies
-    /// nothing; the schema has a default, so only who goes around it gives one.
+    /// Parity(flux): any other mode is the commit, so `head` is, too. Differs(flux): in Flux an empty mode verifies
+    /// nothing; the schema has a default, so an empty mode has bypassed it.
     #[must_use]
     pub fn named(name: &str) -> Self {
         match name {
@@ -29,7 +29,7 @@ impl Mode {
         }
     }
 
-    /// As `status.sourceVerificationMode` says it.
+    /// The text of `status.sourceVerificationMode`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -120,10 +120,12 @@ impl GitVerificationError {
     }
 }
 
-/// Verifies what was checked out; `now` is in seconds since 1970. Says who signed what, in the words of Flux.
+/// Verifies what was checked out; `now` is in seconds since 1970. Gives the signers and what they signed, in the words
+/// of Flux.
 ///
 /// # Errors
-/// Something that has to be signed is not, or by none of the keys, or the signature does not count; see [`GitVerificationError`].
+/// An object that has to be signed is not, or by none of the keys, or the signature does not count; see
+/// [`GitVerificationError`].
 pub fn verify(
     mode: Mode,
     checkout: &Checkout<'_>,
@@ -232,7 +234,7 @@ impl SignedGitObject {
     /// Checks that a tag is the one that its signer made.
     ///
     /// Differs(flux): Flux does not compare the name of the reference, which is not signed, with the signed name in the tag
-    /// object, so anybody who may push can serve an old signed tag under a new name.
+    /// object, so a user who may push can serve an old signed tag under a new name.
     fn check_name(&self, tag: &Tag<'_>) -> Result<(), String> {
         let lines = self.payload.split(|byte| *byte == b'\n').take_while(|line| !line.is_empty());
         let name = lines.into_iter().find_map(|line| line.strip_prefix(b"tag "));

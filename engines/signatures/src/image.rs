@@ -1,4 +1,4 @@
-//! How an image is to be verified, as a source says, and what came of it in Flux's words.
+//! How an image is to be verified, according to a source, and the result in Flux's words.
 //!
 //! Elsewhere: the signatures themselves (`cosign`, `notation`), the conditions (the program).
 
@@ -18,21 +18,21 @@ const MOST_IDENTITIES: usize = 64;
 /// The entry of a Secret with a trusted root.
 const TRUSTED_ROOT: &str = "trusted_root.json";
 
-/// Who has to have signed an image.
+/// The signers that an image may have.
 #[derive(Debug, Clone)]
 pub enum Trust {
-    /// The owner of one of these keys of cosign; entries that do not end in `.pub` are something else.
+    /// The owner of one of these keys of cosign; entries that do not end in `.pub` are ignored.
     Keys(SignatureSecretData),
-    /// Somebody whom an identity provider named.
+    /// One of these identities, which an identity provider confirmed.
     Identities(Box<TrustedRoot>, Vec<CertificateIdentity>),
-    /// Whom a trust policy of Notation trusts.
+    /// A signer whom a trust policy of Notation trusts.
     Notation(Box<Notation>),
 }
 
-/// What is known of an image that may be used.
+/// The result for an image that may be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageVerification {
-    /// It is signed, by whom.
+    /// It is signed, by this signer.
     By(String),
     /// Its signature is not asked for by the trust policy, or does not have to be trusted.
     Ignored,
@@ -118,12 +118,12 @@ fn few(identities: &[CertificateIdentity]) -> Result<(), String> {
     Err(format!("matchOIDCIdentity has more than {MOST_IDENTITIES} identities"))
 }
 
-/// What Flux says of an image that may not be used; the provider is `cosign`, `cosign keyless` or `notation`.
+/// Flux's message about an image that may not be used; the provider is `cosign`, `cosign keyless` or `notation`.
 pub fn refusal(provider: &str, why: &str) -> String {
     format!("failed to verify the signature using provider '{provider}': {why}")
 }
 
-/// What Flux says of an image that is signed.
+/// Flux's message about an image that is signed.
 pub fn acceptance(revision: &str) -> String {
     format!("verified signature of revision {revision}")
 }

@@ -1,6 +1,6 @@
 //! Public keys, and what they sign: RSA, ECDSA on the curves of NIST, Ed25519.
 //!
-//! Here: reading a key, and whether a signature is by it. Elsewhere: certificates (`x509`), who is trusted (`cosign`,
+//! Here: reading a key, and whether a signature is by it. Elsewhere: certificates (`x509`), trusted signers (`cosign`,
 //! `notation`).
 
 use aws_lc_rs::signature::{self as aws, UnparsedPublicKey, VerificationAlgorithm};

@@ -1,4 +1,4 @@
-//! Signatures: who signed, and whether the signature counts.
+//! Signatures: their signers, and whether they are valid.
 //!
 //! ```
 //! use signatures::git::{Checkout, Keys, Mode, verify};
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! # A tour
-//! The judges are source-controller 1.9 and Helm 4.2; where this differs, the code says so.
-//! 1. `git.rs` takes the signature out of a commit or tag, and says what is verified in which mode.
+//! The references are source-controller 1.9 and Helm 4.2; where this differs, a comment says so.
+//! 1. `git.rs` takes the signature out of a commit or tag, and decides what is verified in which mode.
 //! 2. `provenance.rs` compares a chart with the signed file beside it.
 //! 3. `pgp.rs` verifies OpenPGP signatures: `pgp/armor.rs` reads the armor, `pgp/keyring.rs` the keys that count,
 //!    `pgp/policy.rs` which of them and which signatures are good now, `pgp/key.rs` and `pgp/brainpool.rs` do what rPGP does not.

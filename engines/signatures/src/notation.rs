@@ -30,12 +30,12 @@ pub struct Notation {
     certificates: Vec<Vec<u8>>,
 }
 
-/// What came of it.
+/// The result of verifying an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotationVerdict {
     /// It is signed; by the subject of this certificate.
     Verified(String),
-    /// The policy says that signatures are skipped, or that an untrusted signer is only to be logged.
+    /// The policy skips signatures, or only logs an untrusted signer.
     Ignored,
 }
 
@@ -61,7 +61,8 @@ impl Notation {
         Ok(Self { policy, certificates })
     }
 
-    /// Whether an image, `repository@digest`, is signed by whom the policy trusts, now, in seconds of Unix time.
+    /// Whether an image, `repository@digest`, is signed by a signer whom the policy trusts, now, in seconds of Unix
+    /// time.
     ///
     /// # Errors
     /// It is not; the text is for people.
@@ -133,7 +134,7 @@ impl Notation {
             |check: Check, result: Result<(), String>| match (result, asked.level.action(check)) {
                 (Err(why), Action::Enforce) => Err(why),
                 (Err(_), _) => {
-                    // Parity(flux): an untrusted signer that is only logged is no verified one.
+                    // Parity(flux): an image of an untrusted signer that is only logged does not count as verified.
                     is_ignored |= check == Check::Authenticity;
                     Ok(())
                 }
@@ -177,7 +178,7 @@ impl Notation {
         Err("the signature's certificate chain does not contain any trusted certificate".to_owned())
     }
 
-    /// Parity(flux): the first block of each entry in PEM; DER, of which there may be several, where there is none.
+    /// Parity(flux): the first block of each entry in PEM; or DER, of which there may be several, if it has no PEM.
     fn trusted(&self) -> Result<Vec<Certificate>, &'static str> {
         let mut trusted = Vec::new();
         for bytes in &self.certificates {
@@ -193,7 +194,7 @@ impl Notation {
     }
 }
 
-/// What is asked about a signature.
+/// The request to verify a signature.
 struct NotationVerificationContext<'a> {
     statement: &'a Statement,
     level: &'a Level,

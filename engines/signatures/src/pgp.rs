@@ -50,7 +50,7 @@ pub(crate) fn verify_any(
                 is_tried = true;
                 let block = armor::first(signature).filter(|it| it.kind == "PGP SIGNATURE");
                 let content = block.map(|it| it.content).unwrap_or_default();
-                // Parity(flux): what is wrong with a signature of a known key is not told.
+                // Parity(flux): what is wrong with a signature of a known key is not reported.
                 if let Ok(entity) = check(&content, payload, &entities, now, &mut effort) {
                     return Ok(entity.id());
                 }
@@ -83,7 +83,7 @@ fn armored_ring(text: &[u8], effort: &mut Effort) -> Result<Vec<Entity>, String>
     read_ring(&block.content, effort)
 }
 
-/// Who made the first of some signatures that is of a known key, if it counts.
+/// The signer of the first signature by a known key, if it is valid.
 ///
 /// # Errors
 /// No key is known, or the signature or the key does not count; in the words of go-crypto.
@@ -119,7 +119,7 @@ pub(crate) fn check<'e>(
 }
 
 enum Problem {
-    /// The signature is the key's, and one of them is not good.
+    /// The signature is by the key, and the signature or the key is not valid.
     Final(String),
     /// The signature is not the key's.
     Other(String),

@@ -1,7 +1,7 @@
 //! Provenance of charts: the signed file beside a chart in a Helm repository.
 //!
-//! Here: its form, and what it has to say of the chart. Elsewhere: who signed it (`pgp`).
-//! Source: Helm 4.2, whose words errors have.
+//! Here: its form, and comparing it with the chart. Elsewhere: the signer (`pgp`).
+//! Source: Helm 4.2; error messages are Helm's.
 
 use std::collections::BTreeMap;
 
@@ -24,10 +24,10 @@ pub fn keyring<'k>(entries: impl IntoIterator<Item = &'k [u8]>) -> Vec<u8> {
     all
 }
 
-/// What is known of a chart that was verified.
+/// The result of verifying a chart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedChart {
-    /// The names of who signed, by their own word.
+    /// The names of the signer, as the key claims.
     pub signers: Vec<String>,
     /// The fingerprint of their primary key, in capitals.
     pub fingerprint: String,
@@ -104,7 +104,7 @@ fn sums(text: &str) -> Result<BTreeMap<String, String>, String> {
 
 /// A text with a signature below it.
 struct ClearsignedMessage {
-    /// The text as people read it.
+    /// The text without the dash escapes of the armor.
     text: String,
     /// What was signed: without blanks at the ends of lines, which end in CR LF.
     signed: Vec<u8>,
@@ -155,7 +155,7 @@ impl ClearsignedMessage {
     }
 }
 
-/// Whether a line names digests that may have been used. Which one was is said by the signature.
+/// Whether a line names digests that may have been used. The signature has the one that was.
 fn is_hash_header(line: &[u8]) -> bool {
     const DIGESTS: [&str; 9] = [
         "MD5",

@@ -38,7 +38,7 @@ pub enum ImageRequest {
     Blob {
         /// The digest.
         digest: String,
-        /// Bytes, as the manifest says; at most [`MOST_BLOB`].
+        /// Bytes, according to the manifest; at most [`MOST_BLOB`].
         size: u64,
     },
 }
@@ -52,7 +52,7 @@ pub struct RegistryBlob {
     pub body: Vec<u8>,
 }
 
-/// The registry sent other bytes than those with this digest, so that nothing can be said about an image.
+/// The registry sent other bytes than those with this digest, so that an image cannot be judged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the digest of what the registry sent for {0} is another")]
 pub struct Mismatch(pub String);
@@ -241,7 +241,7 @@ impl Search {
 
     /// The referrers that may be signatures.
     ///
-    /// Parity(flux): cosign reads all, whatever type a registry says that they have; Notation those of its type.
+    /// Parity(flux): cosign reads all, of every type that the registry reports; Notation those of its type.
     fn candidates(&self) -> Vec<Descriptor> {
         let api = ImageRequest::Referrers(self.subject.clone());
         let request = match self.answers.get(&api) {

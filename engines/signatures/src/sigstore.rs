@@ -1,12 +1,12 @@
 //! Sigstore without keys: certificates of Fulcio for identities, entries in Rekor, timestamps of CT logs.
 //!
-//! Here: the certificate of a bundle ([`verify_bundle_certificate`]). In the folder: who is trusted (`root`), entries of
-//! Rekor (`entry`), certificate transparency (`sct`), identities (`identity`), signatures of the older format
-//! (`simple_signing`).
+//! Here: the certificate of a bundle ([`verify_bundle_certificate`]). In the folder: trusted authorities and logs
+//! (`root`), entries of Rekor (`entry`), certificate transparency (`sct`), identities (`identity`), signatures of the
+//! older format (`simple_signing`).
 //! Elsewhere: bundles and their envelopes (`cosign`), certificates (`x509`).
 //!
 //! Parity(flux): the order of the checks and their texts are those of sigstore-go and cosign.
-//! Differs(flux): nothing goes online. An entry of Rekor has to be attached, with its promise, which gives the time.
+//! Differs(flux): no request is made. An entry of Rekor has to be attached, with its promise, which gives the time.
 
 pub(crate) mod entry;
 pub(crate) mod identity;
@@ -24,7 +24,7 @@ pub use identity::CertificateIdentity;
 pub(crate) use identity::Identities;
 pub use root::TrustedRoot;
 
-/// Verifies the certificate of a bundle with its entries in logs; gives what the certificate says.
+/// Verifies the certificate of a bundle with its entries in logs; gives the identity in the certificate.
 pub(crate) fn verify_bundle_certificate(
     certificate: &Certificate,
     entries: &[RawEntry],
@@ -49,7 +49,7 @@ pub(crate) fn verify_bundle_certificate(
     Ok(summary)
 }
 
-/// The certificate that issued another one, if a trusted authority stands behind it at a time.
+/// The certificate that issued another one, if a trusted authority had issued it at that time.
 fn issuer<'r>(
     certificate: &Certificate,
     root: &'r TrustedRoot,

@@ -29,7 +29,7 @@ fn a_signature_is_not_read_when_it_is_too_large() {
 
 #[test]
 fn a_key_that_would_take_seconds_is_refused() {
-    // RSA with a modulus of 40000 bits, with a name that nobody signed.
+    // RSA with a modulus of 40000 bits, with a name that is not signed.
     let mut body = vec![4, 0, 0, 0, 1, 1];
     body.extend(40_000_u16.to_be_bytes());
     body.extend([0xff; 5_000]);
@@ -105,7 +105,7 @@ fn a_signed_tag_counts_under_the_name_that_was_signed_only() {
         assert_eq!(refused.reason, "InvalidTagSignature");
         assert!(refused.message.contains("was signed as tag 'real-ssh-ed25519'"), "{refused}");
     }
-    // A header of a signature is no part of what is signed, whatever follows it.
+    // A header of a signature is not part of what is signed, nor are its further lines.
     let forged = SIGNED_TAG.replacen("type commit", "gpgsig x\n tag v9.9.9\ntype commit", 1);
     let refused = verified("v9.9.9", &forged).unwrap_err();
     assert!(refused.message.contains("was signed as tag 'real-ssh-ed25519'"), "{refused}");

@@ -1,4 +1,4 @@
-//! Certificates: what they say, and who issued them.
+//! Certificates: reading them, and their issuers.
 //!
 //! Here: reading ([`Certificate`]), chains to trusted ones ([`chain`]). Elsewhere: what Notation demands of a chain that is
 //! sent (`notation/chain`), what Fulcio puts into certificates (`sigstore/identity`), DER itself (`der`).
@@ -135,7 +135,7 @@ impl Certificate {
         Ok((certificate, rest))
     }
 
-    /// Whether another one's key signed this one, whatever else it may.
+    /// Whether another certificate's key signed this one; the purposes of that key are not checked here.
     ///
     /// Parity(flux): SHA-1 and MD5 do not count.
     pub(crate) fn is_signed_by(&self, issuer: &Self) -> Result<(), String> {
@@ -153,7 +153,7 @@ impl Certificate {
         })
     }
 
-    /// Whether the names say that another one issued this one.
+    /// Whether the names identify another certificate as the issuer of this one.
     pub(crate) fn names_issuer(&self, issuer: &Self) -> bool {
         self.issuer == issuer.subject
     }

@@ -23,8 +23,8 @@ pub enum MacPolicy {
     Ignore,
     /// A file with another MAC, or without one, is refused; so is an entry of a Secret that is a file.
     ///
-    /// Objects that are encrypted as a whole are not compared: a build changed them. Whoever decrypts those checks the
-    /// files that they came from by [`Decryptor::check`].
+    /// Objects that are encrypted as a whole are not compared: a build changed them. A caller that decrypts those
+    /// checks the files that they came from by [`Decryptor::check`].
     Require,
 }
 
@@ -78,7 +78,7 @@ impl<'k> Decryptor<'k> {
         Self { limits, ..self }
     }
 
-    /// Ends when this says so: it is checked for each file, master key and value.
+    /// Ends decryption when the closure returns true: it is called for each file, master key and value.
     #[must_use]
     pub fn with_stop(self, stop: &'k Stop) -> Self {
         Self { until: Until(Some(stop)), ..self }

@@ -26,7 +26,7 @@ pub enum Error {
     /// The caller ended it.
     #[error("decrypting takes too long")]
     Stopped,
-    /// A key of the Secret is none.
+    /// A key of the Secret is not valid.
     #[error("failed to import '{name}' data from sops decryption Secret '{secret}': {problem}")]
     Import {
         /// The name of the entry.

@@ -21,7 +21,7 @@ impl SopsFormat {
     /// In the order in which marks are looked for.
     const ALL: [Self; 5] = [Self::Json, Self::Binary, Self::Yaml, Self::Dotenv, Self::Ini];
 
-    /// What a name ends with says which format a file has; without a known ending it is [`SopsFormat::Binary`].
+    /// The ending of a name determines the format of a file; without a known ending it is [`SopsFormat::Binary`].
     ///
     /// A name that ends with `.dockerconfigjson` is JSON. The spelling counts: `X.YAML` is binary.
     #[must_use]

@@ -1,6 +1,6 @@
 //! The data key of a file, from whichever of its master keys can be used.
 //!
-//! Here: trying them in order, and what is said if none decrypts. Elsewhere: one key (`keys`, `service`).
+//! Here: trying them in order, and the error if none decrypts. Elsewhere: one key (`keys`, `service`).
 
 use std::fmt;
 
@@ -65,7 +65,7 @@ fn part(
     });
     let mut errors = Vec::new();
     for key in ordered {
-        // The caller says that the time is over.
+        // The caller's time limit is over.
         if until.is_over() {
             break;
         }
@@ -87,7 +87,7 @@ fn part(
 }
 
 impl fmt::Display for DataKeyError {
-    /// As sops tells it to users.
+    /// The text that sops shows to users.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (results, threshold) = match self {
             Self::Combine(error) => {

@@ -41,7 +41,7 @@ impl Keys {
     /// `sops.gcp-kms` credentials; other entries are ignored.
     ///
     /// # Errors
-    /// An entry with one of these names is not what it says.
+    /// An entry with one of these names does not hold a key of its kind.
     pub fn import<'d>(
         secret: &str,
         data: impl IntoIterator<Item = (&'d str, &'d [u8])>,
@@ -66,7 +66,7 @@ impl Keys {
     /// The age identities of the Secret of `--sops-age-secret`, which counts where a spec has no `secretRef`.
     ///
     /// # Errors
-    /// An entry `*.agekey` is no list of identities.
+    /// An entry `*.agekey` is not a list of identities.
     pub fn import_age<'d>(
         secret: &str,
         data: impl IntoIterator<Item = (&'d str, &'d [u8])>,

@@ -10,12 +10,12 @@
 //! ```
 //!
 //! # A tour
-//! The judge is sops 3.13 as kustomize-controller 1.9 calls it; where this differs, the code says so.
+//! The reference is sops 3.13 as kustomize-controller 1.9 calls it; where this differs, a comment says so.
 //! 1. `store/` reads and writes the five formats; between them is the tree of `value.rs`.
-//! 2. `metadata.rs` is what a file says about itself: master keys, rules, MAC.
+//! 2. `metadata.rs` is the metadata of a file: master keys, rules, MAC.
 //! 3. `keys/` are the private keys of a Secret: age, OpenPGP; `service.rs` asks services for the rest.
 //! 4. `group.rs` finds the data key, with `shamir.rs` where it is split.
-//! 5. `walk.rs` decrypts a tree: `rule.rs` says which values, `cipher.rs` one of them.
+//! 5. `walk.rs` decrypts a tree: `rule.rs` chooses the values, `cipher.rs` decrypts one of them.
 //! 6. `resource.rs` and `sources.rs` choose what is decrypted: objects, and the files of a kustomization.
 //!
 //! Nothing is read from a disk, a network or a clock, and nothing is logged. Plain strings and keys are overwritten when

@@ -51,7 +51,7 @@ pub(crate) enum FileLimitExceeded {
     MasterKeys(usize),
 }
 
-/// What is left of the bounds while a tree is made.
+/// The rest of the bounds while a tree is made.
 #[derive(Debug)]
 pub(crate) struct SopsBudget {
     limits: SopsLimits,

@@ -1,4 +1,4 @@
-//! What an encrypted file says about itself, under `sops`.
+//! The metadata of an encrypted file, under `sops`.
 //!
 //! Here: taking it out of a tree, and its members. Elsewhere: its flat form (`store/flat_metadata.rs`), weakly typed
 //! members (`metadata/weak_decoding.rs`).

@@ -46,7 +46,7 @@ impl Decryptor<'_> {
     /// Decrypts an object in place: all of it if sops encrypted it, or the entries of a Secret that are encrypted files.
     ///
     /// # Errors
-    /// Names the object and what of it is not decrypted; the object is as it was then.
+    /// Names the object and the part of it that is not decrypted; the object is left as it was at that point.
     pub fn decrypt_resource(
         &self,
         object: &mut Map<String, Value>,
@@ -69,7 +69,7 @@ impl Decryptor<'_> {
             let encoded = value.as_str().unwrap_or_default();
             let encoded: String =
                 encoded.chars().filter(|char| !matches!(char, '\r' | '\n')).collect();
-            // What is no base64 is refused by the API server.
+            // The API server refuses data that is not base64.
             let Ok(data) = STANDARD.decode(encoded) else { continue };
             let to = SopsFormat::of_name(name);
             if let Some(result) = self.entry(&data, to) {
@@ -91,7 +91,7 @@ impl Decryptor<'_> {
 
     /// An entry in any of the formats whose marks it has.
     ///
-    /// Differs(flux): there chance decides between formats; here the first that decrypts.
+    /// Differs(flux): in Flux the choice between formats is random; here it is the first that decrypts.
     fn entry(&self, data: &[u8], to: SopsFormat) -> Option<Result<crate::value::Bytes, Error>> {
         let mut result = None;
         for from in SopsFormat::detect(data) {

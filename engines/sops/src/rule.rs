@@ -21,7 +21,7 @@ pub(crate) enum Rule {
     EncryptedComment(Pattern),
 }
 
-/// A pattern; one that is no regular expression matches nothing.
+/// A pattern; one that is not a regular expression matches nothing.
 ///
 /// Parity(sops 3.13): the error of such a pattern is dropped there.
 #[derive(Debug)]

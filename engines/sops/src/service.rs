@@ -1,6 +1,6 @@
 //! Master keys that only a service can use: the question, and the default answer.
 //!
-//! Elsewhere: speaking to the services; whoever does it implements [`Services`].
+//! Elsewhere: requests to the services, in implementations of [`Services`].
 
 use std::fmt;
 
@@ -64,7 +64,7 @@ pub enum ServiceKey {
 }
 
 impl ServiceKey {
-    /// What the service is called.
+    /// The name of the service.
     #[must_use]
     pub fn service(&self) -> &'static str {
         match self {
@@ -129,7 +129,7 @@ pub trait Services {
     /// Decrypts the data key, or the part of it, that a master key encrypted.
     ///
     /// # Errors
-    /// Says why not, without anything secret: the text is shown to users.
+    /// Why not, without anything secret: the text is shown to users.
     fn decrypt(&self, key: &ServiceKey) -> Result<Zeroizing<Vec<u8>>, String>;
 }
 

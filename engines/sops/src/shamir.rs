@@ -19,7 +19,7 @@ pub(crate) enum CombineError {
     Duplicate,
 }
 
-/// The secret of which these are parts. Too few of them, or wrong ones, give something else: nothing shows it.
+/// The secret of which these are parts. Too few or wrong parts give a wrong result without an error.
 pub(crate) fn combine(parts: &[Bytes]) -> Result<Bytes, CombineError> {
     let [first, _, ..] = parts else { return Err(CombineError::TooFew) };
     if first.len() < 2 {

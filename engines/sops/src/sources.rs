@@ -69,7 +69,7 @@ struct References {
     folders: Vec<String>,
 }
 
-/// A path that may lead upwards, but never out of the tree: there it stops.
+/// A path that may lead upwards, but never out of the tree: at the root, `..` is ignored.
 fn resolve(folder: &RelPath, text: &str) -> Option<RelPath> {
     let mut parts: Vec<&str> =
         if text.starts_with('/') { Vec::new() } else { folder.components().collect() };

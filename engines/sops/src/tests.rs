@@ -1,4 +1,4 @@
-//! What recorded cases do not show: bounds, the policy for MACs, services, and that nothing secret is said.
+//! What recorded cases do not cover: bounds, the policy for MACs, services, and that no message holds a secret.
 
 use std::fmt::Write as _;
 
@@ -210,7 +210,7 @@ fn a_mac_covers_the_values_of_a_file_that_was_opened_and_no_comment() {
     let covered = decryptor.check(right.as_bytes()).unwrap();
     let mac = sealed(&mac_of(CANARY), MODIFIED, "str");
     assert_eq!(covered, [sealed(CANARY, "password:", "str").into_bytes(), mac.into_bytes()]);
-    // Flux's marks are literal: these three files have none, and are encrypted all the same.
+    // Flux's marks are literal: these three files have none, and are encrypted nevertheless.
     for mark in ["mac: 'ENC[x]'", "mac:  ENC[x]", "{\"mac\":\"ENC[x]\"}"] {
         let file = format!("password: {old}\nsops:\n  {mark}\n");
         assert_eq!(decryptor.check(file.as_bytes()).unwrap(), Vec::<Vec<u8>>::new(), "{mark}");

@@ -20,13 +20,13 @@ pub(crate) struct Comment {
 
 /// A value of a tree.
 ///
-/// Nested no deeper than [`crate::Limits::MAX_DEPTH`], which is what makes recursion over it safe.
+/// Nested no deeper than [`crate::SopsLimits::MAX_DEPTH`], which is what makes recursion over it safe.
 #[derive(Clone)]
 pub(crate) enum SopsValue {
     Null,
     Bool(bool),
     Int(i64),
-    /// Above `i64::MAX`: can be read, but stands in no encrypted file.
+    /// Above `i64::MAX`: can be read, but encrypted files never have it.
     Uint(u64),
     Float(f64),
     /// In the form of RFC 3339, with a fraction if there is one.
@@ -50,7 +50,7 @@ pub(crate) enum Key {
     Text(String),
     /// The entry is a comment, its value is null.
     Comment(Comment),
-    /// A key that is no text, with Go's name of its type.
+    /// A key that is not text, with Go's name of its type.
     Other(&'static str),
 }
 

@@ -11,7 +11,7 @@ use gotemplate::{Call, FunctionError};
 /// What a function gives.
 pub(crate) type SprigResult = Result<GoRuntimeValue, FunctionError>;
 
-/// What Go says of the type of a nil.
+/// Go's message about the type of a nil.
 pub(crate) const NIL: &str = "runtime error: invalid memory address or nil pointer dereference";
 
 /// The `string` at a place.
@@ -61,7 +61,7 @@ pub(crate) fn as_int(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
-/// How many items a slice has, also one with a name; what is none is one.
+/// How many items a slice has, also one of a named type; any other value counts as one item.
 pub(crate) fn length(value: &GoRuntimeValue) -> usize {
     match value {
         GoRuntimeValue::List(list) => list.len(),
@@ -71,7 +71,7 @@ pub(crate) fn length(value: &GoRuntimeValue) -> usize {
     }
 }
 
-/// The items of a slice, also of one with a name; nothing for what is none.
+/// The items of a slice, also of one of a named type; `None` for any other value.
 pub(crate) fn items(value: &GoRuntimeValue) -> Option<Vec<GoRuntimeValue>> {
     Some(match value {
         GoRuntimeValue::List(list) => list.items().to_vec(),
@@ -85,7 +85,7 @@ pub(crate) fn items(value: &GoRuntimeValue) -> Option<Vec<GoRuntimeValue>> {
     })
 }
 
-/// A value as a text: what it says of itself, or what Go prints. A text that was not there before is counted.
+/// A value as a text: by its own method, or as Go prints it. A new text is counted.
 pub(crate) fn text_of(call: &mut Call<'_>, value: &GoRuntimeValue) -> Result<Str, FunctionError> {
     Ok(match value {
         GoRuntimeValue::String(text) | GoRuntimeValue::Bytes(text) => text.clone(),
@@ -114,14 +114,14 @@ const LIST_OVERHEAD_BYTES: usize = 96;
 pub(crate) const MAP_OVERHEAD_BYTES: usize = 448;
 pub(crate) const MAP_ENTRY_OVERHEAD_BYTES: usize = 64;
 
-/// Says that a map of so many entries is about to be made.
+/// Counts a map of so many entries that is about to be made.
 pub(crate) fn mapped(call: &mut Call<'_>, entries: usize) -> Result<(), FunctionError> {
     let base = if entries == 0 { LIST_OVERHEAD_BYTES } else { MAP_OVERHEAD_BYTES };
     call.produce(entries.saturating_mul(MAP_ENTRY_OVERHEAD_BYTES).saturating_add(base))?;
     call.work(entries)
 }
 
-/// Says that so many items of a slice are about to be copied.
+/// Counts so many items of a slice that are about to be copied.
 ///
 /// They count for half of what they take: most slices do not live for long.
 pub(crate) fn copied(call: &mut Call<'_>, count: usize) -> Result<(), FunctionError> {
@@ -131,7 +131,7 @@ pub(crate) fn copied(call: &mut Call<'_>, count: usize) -> Result<(), FunctionEr
     )
 }
 
-/// Says that so many new values are about to be made.
+/// Counts so many new values that are about to be made.
 pub(crate) fn made(call: &mut Call<'_>, count: usize) -> Result<(), FunctionError> {
     // Memory is the narrower limit, and asking for it costs nothing.
     call.produce(
@@ -140,7 +140,7 @@ pub(crate) fn made(call: &mut Call<'_>, count: usize) -> Result<(), FunctionErro
     call.work(count)
 }
 
-/// Says that all that is in a value is about to be gone through, which [`walk`] counts.
+/// Counts all that is in a value before it is gone through, with [`walk`].
 pub(crate) fn walked(
     call: &mut Call<'_>,
     value: &GoRuntimeValue,
@@ -174,7 +174,7 @@ pub fn walk(
         meter.steps(1 + length as u64 / 16)?;
         meter.bytes(bytes as u64 + length as u64)?;
         match item.underlying() {
-            // Whoever writes it finds that it is nested too deeply.
+            // The function that writes the value reports that it is nested too deeply.
             _ if open.len() > MAX_NESTING => {}
             list @ GoRuntimeValue::List(_) => open.push((list, 0)),
             GoRuntimeValue::Map(map) => {

@@ -1,12 +1,12 @@
-//! Numbers out of any value, as `spf13/cast` 1.7 makes them: what is no number is zero.
+//! Numbers out of any value, as `spf13/cast` 1.7 makes them: a value that is not a number is zero.
 
 use golang::GoRuntimeValue;
 use golang::strconv::{parse_float, parse_int};
 
 /// `ToInt64`, and `ToInt`, which differs on machines with 32 bits only.
 ///
-/// Parity(helm 4): strings say their base (`010` is 8), zeros behind a point are no fraction, and of named types only
-/// months and weekdays are numbers.
+/// Parity(helm 4): strings have a base (`010` is 8), zeros behind a point do not make a fraction, and of named types
+/// only months and weekdays are numbers.
 pub(crate) fn to_int(value: &GoRuntimeValue) -> i64 {
     match value {
         GoRuntimeValue::Bool(truth) => i64::from(*truth),

@@ -17,7 +17,7 @@ impl Decimal {
     /// The shortest decimal number that stands for a `float64`.
     ///
     /// # Errors
-    /// For what is no number, or infinite: the text of Go's panic.
+    /// If it is infinite or not a number: the text of Go's panic.
     pub(crate) fn from_float(float: f64) -> Result<Self, String> {
         if !float.is_finite() {
             let shown = match float {

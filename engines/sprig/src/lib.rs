@@ -2,7 +2,7 @@
 //! `env` and `expandenv`, and Helm 4.2's for YAML, JSON and TOML; Helm 4.3's durations too.
 //!
 //! A function is one entry in one file below `functions/`: its name, its signature as Go writes it, and its body.
-//! What they know of the world (the time, randomness, names of hosts) comes through [`TemplateEnvironment`].
+//! What they read besides their arguments (the time, randomness, names of hosts) comes through [`TemplateEnvironment`].
 //!
 //! Here: what is offered. Elsewhere: `include`, `tpl`, `required`, `lookup` (`helm`), Go's own functions (`gotemplate`),
 //! how entries are kept (`table.rs`), signatures (`signature.rs`), what bodies are given (`arguments.rs`), numbers out

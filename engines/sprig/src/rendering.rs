@@ -8,7 +8,7 @@ use gotemplate::{MissingKey, REQUIRED_STACK_BYTES, Set};
 
 use crate::{Fill, TemplateEnvironment};
 
-/// A world at noon of the second day of 2020, whose randomness is a counter that was mixed well.
+/// An environment at noon of the second day of 2020, whose randomness is a well-mixed counter.
 #[derive(Debug)]
 pub(crate) struct DeterministicEnvironment;
 
@@ -43,7 +43,7 @@ fn fill(buffer: &mut [u8]) {
     }
 }
 
-/// What a template prints, or what its function says is wrong.
+/// The output of a template, or the error of its function.
 pub(crate) fn render(template: &str) -> String {
     render_with(template, GoRuntimeValue::Nil)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use golang::value::{IntKind, ReflectKind, Signature, Type};
 
-/// What `func(int, ...interface {}) (string, error)` says; nothing for what no function here has.
+/// Parses `func(int, ...interface {}) (string, error)`; `None` for signatures that no function here has.
 pub(crate) fn parse(text: &str) -> Option<Signature> {
     let (params, result) = text.strip_prefix("func(")?.split_once(") ")?;
     let result = result

@@ -13,7 +13,7 @@ use crate::template_environment::{Draws, FunctionEnvironment, NOT_ALONE, Templat
 pub(crate) struct SprigFunctionEntry {
     /// What templates call it.
     pub(crate) name: &'static str,
-    /// What it takes and gives, as Go writes it. A second result `error` says nothing here: each body may fail.
+    /// Its parameters and result, as Go writes them. A second result `error` has no effect here: each body may fail.
     pub(crate) signature: &'static str,
     /// What it does.
     pub(crate) body: Body,
@@ -26,7 +26,7 @@ pub(crate) enum Body {
     Plain(fn(&[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError>),
     /// Within the limits of the run: what makes long strings, or works for long.
     Bounded(fn(&mut Call<'_>, &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError>),
-    /// With the world.
+    /// With the environment of the template.
     Impure(
         fn(
             &dyn TemplateEnvironment,
@@ -34,7 +34,7 @@ pub(crate) enum Body {
             &[GoRuntimeValue],
         ) -> Result<GoRuntimeValue, FunctionError>,
     ),
-    /// With the world and its randomness.
+    /// With the environment of the template and its randomness.
     Random(
         fn(Draws<'_>, &mut Call<'_>, &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError>,
     ),
@@ -58,7 +58,7 @@ pub(crate) const fn bounded(
     SprigFunctionEntry { name, signature, body: Body::Bounded(body) }
 }
 
-/// A function that asks the world.
+/// A function that reads the environment of the template.
 pub(crate) const fn impure(
     name: &'static str,
     signature: &'static str,
@@ -71,7 +71,7 @@ pub(crate) const fn impure(
     SprigFunctionEntry { name, signature, body: Body::Impure(body) }
 }
 
-/// A function that asks the world for random bytes.
+/// A function that draws random bytes from the environment of the template.
 pub(crate) const fn random(
     name: &'static str,
     signature: &'static str,
@@ -104,8 +104,8 @@ const OF_HELM: [&str; 20] = [
     "toYamlPretty",
 ];
 
-/// Functions that sprig leaves out where the same input has to give the same result. Parity(sprig): others, such as `ago`
-/// and `genCA`, depend on the world too, and stay.
+/// Functions that sprig leaves out where the same input has to give the same result. Parity(sprig): others, such as
+/// `ago` and `genCA`, depend on the time or on randomness too, and stay.
 const NOT_HERMETIC: [&str; 15] = [
     "date",
     "dateInZone",
@@ -136,7 +136,7 @@ pub fn hermetic_functions<H: TemplateEnvironment + 'static>() -> Functions {
 /// All functions, for runs whose host is an `H`.
 ///
 /// # Panics
-/// Never: what entries say is parsed in a test.
+/// Never: a test parses the signatures of all entries.
 pub fn functions<H: TemplateEnvironment + 'static>() -> Functions {
     functions_but::<H>(|_| false)
 }
@@ -181,7 +181,7 @@ fn insert_plain(
     signature: Signature,
     body: fn(&[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError>,
 ) {
-    // What is given as `interface {}` was there before.
+    // A result of type `interface {}` is an existing value.
     let makes = matches!(signature.result, Type::String | Type::Slice(_));
     functions.insert(name, signature, move |call, args| {
         let given = args.iter().filter_map(GoRuntimeValue::bytes).map(|text| text.len()).sum();
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_of_the_hermetic_functions_is_there_without_that() {
+    fn functions_that_are_not_hermetic_are_in_the_full_set_only() {
         let all = functions::<crate::testing::Still>();
         let hermetic = hermetic_functions::<crate::testing::Still>();
         let absent: Vec<&str> = OF_HELM.iter().chain(&NOT_HERMETIC).copied().collect();

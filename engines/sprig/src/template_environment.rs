@@ -1,14 +1,14 @@
-//! What functions know of the world.
+//! What functions read besides their arguments: the time, randomness, host names.
 
 use std::ops::Deref;
 
 use golang::time::{Time, Zone};
 use golang::value::Map;
 
-/// Fills a buffer with random bytes that nobody can guess.
+/// Fills a buffer with unpredictable random bytes.
 pub type Fill = dyn Fn(&mut [u8]) + Send + Sync;
 
-/// The world as templates see it. A run of a template is a function of this, its data and its text.
+/// The environment of a template. The output of a template depends only on this, its data and its text.
 pub trait TemplateEnvironment: Send + Sync {
     /// The time at which templates run, in the local zone.
     fn now(&self) -> Time;
@@ -16,19 +16,19 @@ pub trait TemplateEnvironment: Send + Sync {
     /// The local zone.
     fn local(&self) -> &Zone;
 
-    /// Where random bytes come from; `None` where others draw at the same time, so that the result of the run depended on
-    /// who is first. It is not used then.
+    /// Where random bytes come from; `None` in a run in parallel with others, since the result would depend on which of
+    /// them draws first. The result of such a run is not used.
     fn randomness(&self) -> Option<&Fill>;
 
     /// An address of a host: an empty text where names must not be looked up.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the host has no address.
     fn address_of(&self, host: &str) -> Result<String, String>;
 
     /// Whether a template may change a map.
     ///
-    /// A run whose data others read at the same time says no to what is theirs; its result is not used then.
+    /// A run in parallel with others must not change shared data, and gets `false`; its result is not used then.
     fn may_change(&self, _: &Map) -> bool {
         true
     }
@@ -37,7 +37,7 @@ pub trait TemplateEnvironment: Send + Sync {
     fn drew(&self, _: &'static str) {}
 }
 
-/// The world as one function sees it: what it draws is noted under its name.
+/// The environment of one function: what the function draws is noted under its name.
 pub(crate) struct FunctionEnvironment<'w> {
     pub(crate) template_environment: &'w dyn TemplateEnvironment,
     pub(crate) function: &'static str,
@@ -67,8 +67,8 @@ impl TemplateEnvironment for FunctionEnvironment<'_> {
     }
 }
 
-/// The world of a function that needs random bytes. There is none for a run beside others, so nothing can be drawn out of
-/// order.
+/// The environment of a function that needs random bytes. A run in parallel with others does not have one, so bytes are
+/// always drawn in the same order.
 #[derive(Clone, Copy)]
 pub(crate) struct Draws<'w> {
     template_environment: &'w dyn TemplateEnvironment,
@@ -80,7 +80,7 @@ impl<'w> Draws<'w> {
         Some(Self { template_environment, fill: template_environment.randomness()? })
     }
 
-    /// Fills a buffer with random bytes that nobody can guess.
+    /// Fills a buffer with unpredictable random bytes.
     pub(crate) fn fill(&self, buffer: &mut [u8]) {
         (self.fill)(buffer);
     }
@@ -94,5 +94,5 @@ impl<'w> Deref for Draws<'w> {
     }
 }
 
-/// Why nothing was done; nobody reads it, since what becomes of such a run is not used.
+/// The error of a function that needs to run alone; the caller drops the result of such a run, so it is never shown.
 pub(crate) const NOT_ALONE: &str = "others run at the same time";

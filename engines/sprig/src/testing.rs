@@ -1,4 +1,4 @@
-//! A world for tests, and templates run in it.
+//! An environment for tests, and templates run in it.
 
 use golang::GoRuntimeValue;
 use golang::time::{Time, Zone};
@@ -31,7 +31,7 @@ impl TemplateEnvironment for Still {
     }
 }
 
-/// What a template gives, or behind `error: ` what its error says last.
+/// The output of a template, or behind `error: ` the last part of its error.
 pub(crate) fn run(template: &str) -> String {
     run_with(
         template,

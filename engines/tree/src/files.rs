@@ -1,7 +1,7 @@
 //! How engines examine files.
 //!
 //! Here: the trait, and what its answers are made of.
-//! Elsewhere: a tree that answers from memory ([`crate::Memory`]), one that takes notes ([`crate::Recorder`]).
+//! Elsewhere: a tree that answers from memory ([`crate::MemoryTree`]), one that takes notes ([`crate::Recorder`]).
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub enum FileKind {
     Dir,
 }
 
-/// What is known of a file or folder without reading it.
+/// The metadata of a file or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileMetadata {
     /// A regular file.

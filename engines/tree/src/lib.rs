@@ -4,7 +4,7 @@
 //! and a note of everything that a build examined ([`Recorder`]).
 //! Elsewhere: how a tree comes out of an archive (`sources::archive`), and everything that touches a disk.
 //!
-//! There are no symbolic links in a tree: whoever fills one leaves them out.
+//! There are no symbolic links in a tree: callers that fill one leave them out.
 
 mod files;
 mod memory;

@@ -62,7 +62,7 @@ impl Default for TreeLimits {
 /// Why something was not put into a tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
-    /// The path is none inside a tree.
+    /// The path is not valid inside a tree.
     #[error(transparent)]
     Path(#[from] PathError),
     /// A folder is where the file should go.
@@ -155,7 +155,7 @@ impl Builder {
         }
     }
 
-    /// Whether a file of `len` bytes could go to `path`, so that nobody reads a body only to drop it.
+    /// Whether a file of `len` bytes could go to `path`, so that the caller does not read a body only to drop it.
     ///
     /// # Errors
     /// A folder is there, or a limit is reached.
@@ -267,7 +267,7 @@ impl MemoryTree {
     /// A tree of plain files, within the default limits.
     ///
     /// # Errors
-    /// A path is none inside a tree, two collide, or a limit is reached.
+    /// A path is not valid inside a tree, two collide, or a limit is reached.
     pub fn from_files<P: AsRef<str>, B: AsRef<[u8]>>(
         files: impl IntoIterator<Item = (P, B)>,
     ) -> Result<Self, BuildError> {
@@ -296,7 +296,7 @@ impl MemoryTree {
         self.nodes.len()
     }
 
-    /// Whether there is nothing but the root.
+    /// Whether there is only the root.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()

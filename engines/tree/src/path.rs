@@ -1,7 +1,7 @@
 //! The path of a file inside a tree.
 //!
 //! Here: normalising, joining, ordering.
-//! Elsewhere: whether anything is there ([`crate::Files`]).
+//! Elsewhere: whether there is a file ([`crate::FileTree`]).
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 

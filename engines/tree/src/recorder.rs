@@ -89,9 +89,9 @@ impl Trace {
         self.digest_of(|(_, answer)| *answer)
     }
 
-    /// The digest that a build asking the same questions of `files` would leave.
+    /// The digest that a build with the same requests to `files` would leave.
     ///
-    /// When it equals [`Trace::digest`], a build that depends on nothing else has the same result there.
+    /// When it equals [`Trace::digest`], a build that depends on nothing else has the same result for `files`.
     #[cfg(test)]
     fn digest_in(&self, files: &(impl FileTree + ?Sized)) -> Digest {
         self.digest_of(|((path, look), _)| look.answer(files, path))

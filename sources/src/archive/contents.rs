@@ -12,7 +12,7 @@ use crate::ignore::Matcher;
 
 /// The files and folders of an archive to be, each file with where its body comes from.
 ///
-/// `T` is whatever finds the body later: an object id, a path on disk, the bytes themselves.
+/// `T` is what finds the body later: an object id, a path on disk, the bytes themselves.
 #[derive(Debug, Clone)]
 pub struct Contents<T> {
     entries: BTreeMap<RelPath, ArchiveItem<T>>,
@@ -31,7 +31,7 @@ impl<T> Default for Contents<T> {
 }
 
 impl<T> Contents<T> {
-    /// Nothing but the root.
+    /// Only the root.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use sha2::{Digest as _, Sha256};
 
-/// What is known of an artifact once it is written.
+/// The digest and size of an artifact that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchiveDigest {
     /// `sha256:` and 64 hexadecimal digits, over all bytes written.

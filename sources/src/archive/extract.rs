@@ -1,4 +1,4 @@
-//! Takes an archive apart that nobody vouches for.
+//! Reads an untrusted archive into a tree.
 //!
 //! Here: what is accepted, skipped and refused, and the limits.
 //! Elsewhere: reading headers ([`super::reader`]), keeping files ([`super::sink`]).
@@ -62,10 +62,10 @@ pub enum ExtractError {
     /// It cannot be read or decompressed.
     #[error("cannot read the archive")]
     Read(#[source] io::Error),
-    /// It is no zip archive that can be read.
+    /// It is not a zip archive that can be read.
     #[error("zip error: {0}")]
     Zip(String),
-    /// It is no tar archive inside.
+    /// It is not a tar archive inside.
     #[error("tar error: {0}")]
     Tar(&'static str),
     /// A file ends before its size.
@@ -75,7 +75,7 @@ pub enum ExtractError {
         path: RelPath,
         /// What its header claims.
         size: u64,
-        /// What was there.
+        /// The actual value.
         found: u64,
     },
     /// It holds more than [`ExtractOptions::max_size`].
@@ -92,7 +92,7 @@ pub enum ExtractError {
     /// It holds a symbolic link, which the options refuse.
     #[error("tar file entry {0} is a symlink, which is not allowed in this context")]
     Symlink(String),
-    /// It holds something else than files, folders and links.
+    /// It has an entry other than files, folders and links.
     #[error("tar file entry {name} contained unsupported file type {mode}")]
     Unsupported {
         /// The entry.
@@ -155,10 +155,10 @@ impl From<io::Error> for ExtractError {
 /// Reads an archive into a tree.
 ///
 /// # Guarantees
-/// Memory and time are bounded by the options, whatever the archive claims.
+/// Memory and time are bounded by the options; sizes in the archive are not trusted.
 ///
 /// # Errors
-/// It is no archive, a name leaves the tree, an entry is of another kind, or a limit is reached.
+/// It is not an archive, a name leaves the tree, an entry is of another kind, or a limit is reached.
 pub fn extract(archive: impl Read, options: &ExtractOptions) -> Result<MemoryTree, ExtractError> {
     let mut tree = MemoryTree::builder(options.limits);
     run(archive, options, &mut tree)?;
@@ -317,7 +317,7 @@ fn mode_in_words(letters: &str, mode: u64) -> String {
 #[error("more than {0} times the compressed size")]
 struct TooDense(u64);
 
-/// Decompresses while watching the ratio of what came out to what went in.
+/// Decompresses while watching the ratio of output to input.
 struct Meter<R> {
     gzip: MultiGzDecoder<CountingReader<R>>,
     out: u64,

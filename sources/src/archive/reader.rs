@@ -1,4 +1,4 @@
-//! Reads the entries of a tar archive that nobody vouches for.
+//! Reads the entries of an untrusted tar archive.
 //!
 //! Here: headers, PAX and GNU long names, bodies, all within bounds.
 //! Elsewhere: what may be done with an entry ([`super::extract`]).
@@ -13,7 +13,7 @@ use super::{
 /// The largest header that only describes the next one, as Go has it.
 const MAX_SPECIAL: u64 = 1 << 20;
 
-/// An entry, before anybody judged it.
+/// An entry, before it is validated.
 #[derive(Debug)]
 pub(super) struct ArchiveEntry {
     /// The name as the archive has it.
@@ -30,7 +30,7 @@ pub(super) struct ArchiveEntry {
 #[derive(Debug)]
 pub(super) struct TarReader<R> {
     input: R,
-    /// What is left of the current body.
+    /// The rest of the current body.
     remaining: u64,
     padding: u64,
 }
@@ -77,7 +77,7 @@ impl<R: Read> TarReader<R> {
                     if entry.flag == 0 {
                         entry.flag = if entry.name.ends_with(b"/") { b'5' } else { b'0' };
                     }
-                    // Links, devices, folders and pipes have no body, whatever their size says.
+                    // Links, devices, folders and pipes have no body, even if their size is not zero.
                     let has_body = !matches!(entry.flag, b'1'..=b'6');
                     self.begin_body(if has_body { entry.size } else { 0 });
                     return Ok(Some(entry));
@@ -92,7 +92,7 @@ impl<R: Read> TarReader<R> {
             (TAR_BLOCK_BYTES as u64 - size % TAR_BLOCK_BYTES as u64) % TAR_BLOCK_BYTES as u64;
     }
 
-    /// Reads over what is left of a body; tells whether the archive goes on.
+    /// Skips the rest of a body; returns whether the archive continues.
     fn skip_body(&mut self) -> Result<bool, ExtractError> {
         let remaining = self.remaining;
         let padding = self.padding;
@@ -190,7 +190,7 @@ fn parse_pax(mut records: &[u8]) -> Result<Overrides, ExtractError> {
             sparse if sparse.starts_with(b"GNU.sparse.") => {
                 return Err(ExtractError::Tar("it contains a sparse file, which is not supported"));
             }
-            // Parity(go): an empty value leaves what the header itself says.
+            // Parity(go): an empty value leaves the value of the header itself.
             b"path" => found.path = Some(value.to_vec()).filter(|path| !path.is_empty()),
             b"size" if value.is_empty() => found.size = None,
             b"size" => {

@@ -73,7 +73,7 @@ impl<'a> Directory<'a> {
 
 impl Sink for Directory<'_> {
     fn dir(&mut self, path: &RelPath, mode: u32) -> Result<(), ExtractError> {
-        // Whatever the archive says, its owner must be able to clean up.
+        // The owner must be able to clean up, so the mode in the archive is not enough.
         make_dirs(&self.place(path), mode | 0o700)
     }
 

@@ -1,4 +1,4 @@
-//! Takes a zip archive apart that nobody vouches for.
+//! Reads an untrusted zip archive into a tree.
 //!
 //! Here: what is accepted, skipped and refused. Elsewhere: the limits and errors, which are those of [`super::extract`].
 
@@ -24,10 +24,10 @@ const LOCATOR_MAGIC: [u8; 4] = *b"PK\x06\x07";
 /// Reads a zip archive into a tree.
 ///
 /// # Guarantees
-/// Memory and time are bounded by the options and the size of the archive, whatever it claims.
+/// Memory and time are bounded by the options and the size of the archive; sizes in its headers are not trusted.
 ///
 /// # Errors
-/// It is no archive, a name leaves the tree, an entry is encrypted or of another kind, or a limit is reached.
+/// It is not an archive, a name leaves the tree, an entry is encrypted or of another kind, or a limit is reached.
 pub fn unzip(
     mut archive: impl Read + Seek,
     options: &ExtractOptions,
@@ -89,9 +89,9 @@ fn unreadable(error: &zip::result::ZipError) -> ExtractError {
     ExtractError::Zip(error.to_string())
 }
 
-/// How many entries the one record at the end speaks of.
+/// How many entries the record at the end of the archive declares.
 ///
-/// Where there could be doubt which record counts, the archive is refused: two readers might see two archives.
+/// If it is not certain which record counts, the archive is refused: two readers might see two archives.
 fn declared_entries(archive: &mut (impl Read + Seek), len: u64) -> Result<usize, ExtractError> {
     let bad = |why: &str| ExtractError::Zip(why.to_owned());
     let tail_len = len.min((ZIP64_LOCATOR_BYTES + END_RECORD_BYTES + LONGEST_COMMENT) as u64);

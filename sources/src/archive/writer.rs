@@ -13,7 +13,7 @@ use super::{
     header::{Description, MAX_SIZE, TAR_BLOCK_BYTES, blocks},
 };
 
-/// The modes that every archive has, whatever those of the source were.
+/// The modes that entries have in every archive; those of the source are dropped.
 const FILE_MODE: u32 = 0o600;
 const EXECUTABLE_MODE: u32 = 0o700;
 const DIR_MODE: u32 = 0o750;
@@ -51,7 +51,7 @@ impl<W: Write> Writer<W> {
     /// Adds a file of exactly `len` bytes.
     ///
     /// # Errors
-    /// It belongs before an entry that is written already, it is not `len` bytes long or longer than tar can say,
+    /// It belongs before an entry that is written already, it is not `len` bytes long or longer than tar allows,
     /// or a reader or writer fails. The archive is useless then.
     pub fn file(
         &mut self,

@@ -16,10 +16,10 @@ use tempfile::TempDir;
 
 use crate::disk::reason;
 
-/// The most that is repeated of what the program says.
+/// The most of the program's output that is quoted.
 const LONGEST_TEXT: u64 = 1 << 20;
 
-/// Variables that tell the program of another repository than that in its folder.
+/// Environment variables that make the program use another repository than that in its folder.
 ///
 /// Differs(kustomize): it passes them on, and within a hook would change the repository whose hook it is.
 const OF_ANOTHER: [&str; 9] = [
@@ -37,7 +37,7 @@ const OF_ANOTHER: [&str; 9] = [
 /// Checks a repository out into a new folder, which is removed when it is dropped.
 ///
 /// # Errors
-/// As kustomize says it, with all that the program says.
+/// The error is kustomize's, with all output of the program.
 pub(crate) fn checkout(repository: &RepositoryAddress) -> Result<TempDir, Error> {
     let program = program().ok_or_else(|| {
         Error::new("no 'git' program on path: exec: \"git\": executable file not found in $PATH")
@@ -104,10 +104,10 @@ impl Git<'_> {
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             let mut said = Vec::new();
-            // What cannot be read is not said; that the program failed shows in its status.
+            // Output that cannot be read is left out; the exit status still shows that the program failed.
             drop(reader.by_ref().take(LONGEST_TEXT).read_to_end(&mut said));
             drop(std::io::copy(&mut reader, &mut std::io::sink()));
-            // Nobody listens any more after the timeout.
+            // The receiver is gone after the timeout.
             drop(sender.send(said));
         });
         let Ok(said) = receiver.recv_timeout(self.timeout) else {
@@ -134,7 +134,7 @@ impl Git<'_> {
     }
 }
 
-/// Ends a program that takes too long; it may have ended by itself meanwhile.
+/// Ends a program that takes too long; it may have ended meanwhile.
 fn stop(child: &mut Child) {
     drop(child.kill());
     drop(child.wait());

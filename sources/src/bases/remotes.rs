@@ -1,7 +1,7 @@
 //! The remote parts of a build, for a service: public repositories by our own Git, files by our own client.
 //!
 //! No program is run, nothing of the service's own is shown to a server, and everything has a limit.
-//! Elsewhere: which servers may be asked ([`Egress`], of [`git::Known`]), a commit as a folder (`worktree`).
+//! Elsewhere: which servers may be asked ([`Egress`], of [`git::GitServerCache`]), a commit as a folder (`worktree`).
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -64,23 +64,23 @@ struct State {
     /// By URL, reference, and whether submodules are in it.
     repositories: BTreeMap<(String, String, bool), Rc<Worktree>>,
     /// By the number in their path. A repository that is named again is in another folder, as with kustomize, which
-    /// tells by folders whether a kustomization leads back to itself.
+    /// detects by folders whether a kustomization leads back to itself.
     mounted: Vec<Rc<Worktree>>,
     asked: usize,
 }
 
 impl<F: BuildFiles> Remotes<F> {
-    /// [`git::Known::within`] says in the context which servers may be asked.
+    /// [`git::GitServerCache::within`] in the context decides which servers may be asked.
     pub fn new(files: F, context: Context, limits: RemoteBaseLimits) -> Self {
         Self { files, context, limits, begun: OnceCell::new(), state: RefCell::default() }
     }
 
-    /// Whether the build asked for something remote, so that its own files do not tell what its result is.
+    /// Whether the build used a remote file or repository, so that its own files do not determine its result.
     pub fn is_used(&self) -> bool {
         self.state.borrow().asked > 0
     }
 
-    /// What is left of the time, if one more part may be fetched.
+    /// The rest of the time, if one more part may be fetched.
     fn admit(&self, shown: &str) -> Result<Duration, Error> {
         let mut state = self.state.borrow_mut();
         state.asked += 1;

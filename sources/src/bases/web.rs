@@ -35,7 +35,7 @@ impl Default for WebFileLimits {
     }
 }
 
-/// Fetches a file; the client follows no redirect by itself, and is one for these servers.
+/// Fetches a file; `client` must not follow redirects, and has to be built with `egress`.
 ///
 /// # Errors
 /// [`Error::http`] for a status other than those of success, unless the address could be that of a repository. Strings are

@@ -20,12 +20,12 @@ pub struct Note {
 pub struct IgnoreFile {
     /// Its entity tag.
     pub etag: String,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
 impl Note {
-    /// Reads a note; one that cannot be read says nothing.
+    /// Reads a note; one that cannot be read counts as empty.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_default()

@@ -35,12 +35,13 @@ const CODE: &str = "x-ms-error-code";
 /// What may be wrong when credentials are not accepted.
 const CHECK: &str = "the Secret of spec.secretRef, and that a `sasKey` is valid for the container in spec.bucketName";
 
-/// As whom Azure is asked.
+/// The credentials for Azure.
 #[derive(Debug, Clone)]
 pub enum AzureIdentity {
     /// Anonymous.
     Anonymous,
-    /// As the environment says: a client secret, a workload identity, else the managed identity of the machine.
+    /// The credentials of the environment: a client secret, a workload identity, else the managed identity of the
+    /// machine.
     Environment {
         /// The managed identity, where the machine has several.
         client: Option<String>,
@@ -132,7 +133,7 @@ struct Properties {
     resource_type: Option<String>,
 }
 
-/// What an error says.
+/// The message of an error.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct AzureErrorBody {
@@ -140,7 +141,7 @@ struct AzureErrorBody {
 }
 
 impl Blob {
-    /// Differs(flux): there a directory of an account that has those is fetched as a file.
+    /// Differs(flux): Flux fetches a directory of an account with hierarchical namespaces as a file.
     fn object(self) -> Option<Object> {
         let Self { name, properties } = self;
         let is_file = properties.resource_type.is_none_or(|it| it != "directory");
@@ -314,7 +315,7 @@ impl Client {
         Ok(Self { exchange: Exchange::new(server, budgets)?, credentials, waiting })
     }
 
-    /// Who is asked for a token and has not answered yet.
+    /// The service that was asked for a token and has not answered yet.
     pub(super) fn waits_for(&self) -> Option<String> {
         self.waiting.on()
     }
@@ -379,7 +380,7 @@ impl Client {
         }
     }
 
-    /// An answer that is none of an error; nothing for one that says that the object is the one with this entity tag.
+    /// A response other than an error; `None` if the object still has this entity tag.
     async fn ask(
         &self,
         asked: &BucketRequestContext<'_>,
@@ -404,7 +405,7 @@ impl Client {
         Err(match (code.as_str(), status) {
             ("ContainerNotFound", _) => asked.no_bucket(),
             ("AuthenticationFailed" | "InvalidAuthenticationInfo", _) => asked.refused(code, CHECK),
-            // To nobody, what is not public is not there.
+            // To anonymous requests Azure reports what is not public as not found.
             ("PublicAccessNotPermitted" | "ResourceNotFound", _) | (_, 401 | 403) => {
                 asked.denied(if code.is_empty() { status.to_string() } else { code })
             }
@@ -419,7 +420,7 @@ impl Client {
         })
     }
 
-    /// Says who asks.
+    /// Adds the credentials.
     async fn authorize(
         &self,
         asked: &BucketRequestContext<'_>,

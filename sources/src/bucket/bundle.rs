@@ -60,13 +60,13 @@ impl Bundle {
     /// The bytes of a file.
     ///
     /// # Errors
-    /// It is no file of the bundle.
+    /// It is not a file of the bundle.
     pub fn load(&self, path: &RelPath) -> io::Result<Arc<[u8]>> {
         self.files.read(path).map_err(io::Error::other)
     }
 }
 
-/// The revision of a bundle. It cannot be that of a bucket which holds nothing but the bundle: no key is called so.
+/// The revision of a bundle. It differs from that of a bucket with only the bundle in it: no key has such a name.
 fn revision(key: &str, etag: &str) -> String {
     let line = format!("\0bundle {key} {etag}\n");
     format!("sha256:{}", hex::encode(Sha256::digest(line)))
@@ -137,7 +137,7 @@ fn contents(files: &MemoryTree, ignore: Option<&str>) -> Result<(Contents<RelPat
     Ok((contents, count))
 }
 
-/// Takes an archive apart that nobody vouches for.
+/// Unpacks an untrusted archive.
 fn unpack(kind: BundleFormat, body: &[u8], limits: TreeLimits) -> Result<MemoryTree, String> {
     let options = ExtractOptions { limits, ..ExtractOptions::default() };
     let unpacked = match kind {

@@ -11,7 +11,7 @@ use super::{BucketIdentity, Client, Error, Ldap, Server, azure, google};
 use crate::http::Budgets;
 use crate::http::clients::client_key;
 
-/// How long a client is kept that nobody used.
+/// How long an unused client is kept.
 const CLIENT_IDLE_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// How many are kept.
@@ -20,7 +20,7 @@ const MAX_CACHED_CLIENTS: usize = 256;
 /// Clients by what they were made of, with the time when each was used last.
 type Clients = BTreeMap<[u8; 32], (Instant, Arc<Client>)>;
 
-/// Clients by what they were made of; everybody who asks the same server as the same user shares one.
+/// Clients by their server and user; all requests to the same server as the same user share one.
 #[derive(Debug, Default)]
 pub struct BucketClientCache {
     clients: Mutex<Clients>,
@@ -53,7 +53,7 @@ impl BucketClientCache {
     }
 }
 
-/// What tells a server and its user from all others, secrets included, which is why only a digest of it is kept.
+/// The key of a server and its user. It depends on secrets, which is why only a digest is kept.
 fn key(server: &Server) -> [u8; 32] {
     // No `..`: a field that is forgotten here would let one user act as another.
     let Server { endpoint, region, identity, tls, proxy } = server;

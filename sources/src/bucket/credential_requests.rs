@@ -1,4 +1,4 @@
-//! Who is asked for credentials just now, so that a service of those that says nothing is not taken for the store.
+//! Pending requests for credentials, so that a timeout of a credential service is not blamed on the object store.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) struct Waiting(Arc<Mutex<State>>);
 struct State {
     /// How many wait for credentials.
     waiting: usize,
-    /// Who was asked last.
+    /// The service that was asked last.
     asked: Option<String>,
 }
 
@@ -23,12 +23,12 @@ impl Waiting {
         self.0.lock()
     }
 
-    /// Somebody is asked.
+    /// Notes the service that is asked for credentials.
     pub(crate) fn ask(&self, who: String) {
         self.state().asked = Some(who);
     }
 
-    /// Who does not answer; nobody, if nobody waits.
+    /// The service that has not answered yet; `None` if no request waits for credentials.
     pub(crate) fn on(&self) -> Option<String> {
         let state = self.state();
         let asked = state.asked.clone().unwrap_or_else(|| "the environment".to_owned());
@@ -41,7 +41,7 @@ impl Waiting {
         asking.await
     }
 
-    /// What gives credentials to AWS's library, where it can be seen who waits.
+    /// Wraps a credentials provider of AWS's library, so that pending requests are recorded.
     pub(super) fn watch(
         &self,
         provider: impl ProvideCredentials + 'static,
@@ -60,7 +60,7 @@ struct WatchedCredentialsProvider {
     waiting: Waiting,
 }
 
-/// Somebody who waits, until it is dropped.
+/// A request that waits for credentials, until it is dropped.
 struct Waits<'a>(&'a Waiting);
 
 impl<'a> Waits<'a> {

@@ -32,7 +32,7 @@ impl Endpoint {
     /// Reads `spec.endpoint` of a store that is a host.
     ///
     /// # Errors
-    /// [`Error::Endpoint`] for anything else than a host and a port, such as a URL.
+    /// [`Error::Endpoint`] for a text that is not a host and a port, such as a URL.
     pub fn parse(text: &str, is_insecure: bool) -> Result<Self, Error> {
         let wrong = || Error::Endpoint(shown(text));
         let host = text.strip_suffix('/').unwrap_or(text);
@@ -50,7 +50,7 @@ impl Endpoint {
     /// Differs(flux): a signature is in the Secret only, so there is no query.
     ///
     /// # Errors
-    /// [`Error::Account`] for anything else.
+    /// [`Error::Account`] for any other text.
     pub fn parse_account(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Account(shown(text));
         let url = Url::parse(text).map_err(|_unread| wrong())?;
@@ -71,7 +71,7 @@ impl Endpoint {
         })
     }
 
-    /// The name of the account of Azure that this is the address of; none if there is none in it.
+    /// The name of the account of Azure in this address; `None` if it has none.
     ///
     /// Parity(flux): the first label of a host of three or more. The emulator has the account in the path.
     pub fn account(&self) -> Option<&str> {
@@ -83,7 +83,7 @@ impl Endpoint {
         (!is_address && rest.contains('.')).then_some(first)
     }
 
-    /// Whether this is Google's own: whoever may name an endpoint must not get the token of this machine by that.
+    /// Whether this is Google's own: a user who may name an endpoint must not get the token of this machine sent there.
     pub fn is_google(&self) -> bool {
         !self.is_insecure && self.host.ends_with(".googleapis.com")
     }
@@ -138,8 +138,8 @@ fn split(text: &str, separator: char) -> (&str, &str) {
     text.split_once(separator).unwrap_or((text, ""))
 }
 
-/// An endpoint that cannot be used, as it is told: what stands before an `@` may be a password, and what stands behind a
-/// `?` a signature.
+/// An endpoint that cannot be used, as errors show it: what stands before an `@` may be a password, and what stands
+/// behind a `?` a signature.
 fn shown(text: &str) -> String {
     let (place, _query) = split(text, '?');
     let (place, _fragment) = split(place, '#');
@@ -153,7 +153,7 @@ fn shown(text: &str) -> String {
     shown.chars().take(256).chain(mark.chars()).collect()
 }
 
-/// Addresses that hand out credentials to whoever asks are no object stores.
+/// Addresses that hand out credentials to every client are not object stores.
 fn refuse_metadata(url: &Url) -> Result<(), ()> {
     Egress::with_loopback().admits(url).map_err(drop)
 }

@@ -10,13 +10,13 @@ use crate::{archive, http, ignore};
 /// Why a bucket could not be listed or fetched. No text has a secret in it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The endpoint is no host.
+    /// The endpoint is not a host.
     #[error(
         "invalid endpoint `{0}`: it must be a host with an optional port, without scheme and path, such as \
          `minio.example.com:9000` (set spec.insecure for http)"
     )]
     Endpoint(String),
-    /// The endpoint is no account.
+    /// The endpoint is not an account.
     #[error(
         "invalid endpoint `{0}`: it must be the URL of a storage account, without a query, such as \
          `https://account.blob.core.windows.net`"
@@ -41,7 +41,7 @@ pub enum Error {
         /// The object.
         key: String,
     },
-    /// The server knows who asks, or that nobody is named, and says no.
+    /// The server refuses access to the user, or to anonymous requests.
     #[error(
         "access to {what} at {endpoint} denied ({code}); check the credentials, and that they allow listing the \
          bucket and reading its objects"
@@ -72,12 +72,12 @@ pub enum Error {
         /// What the server calls it.
         code: String,
     },
-    /// No credentials could be had from the environment.
+    /// The environment has no usable credentials.
     #[error("no credentials for {endpoint}: {why}")]
     NoCredentials {
         /// The server that they are for.
         endpoint: String,
-        /// Who was asked, and what they said.
+        /// The service that was asked, and its answer.
         why: String,
     },
     /// Nothing answers.
@@ -126,10 +126,10 @@ pub enum Error {
         /// How much there may be.
         limit: String,
     },
-    /// The server answered something else.
+    /// The server responded with another error.
     #[error("{endpoint} responded to {action} with {status}{}", said(.code, .text))]
     Answer {
-        /// What was asked.
+        /// The action that failed.
         action: String,
         /// The server.
         endpoint: String,
@@ -137,13 +137,13 @@ pub enum Error {
         status: u16,
         /// What the server calls it.
         code: String,
-        /// What it says about it.
+        /// The message of the response.
         text: String,
     },
-    /// The answer is not what the protocol says.
+    /// The response does not follow the protocol.
     #[error("cannot read the response of {endpoint} to {action}: {why}")]
     Unreadable {
-        /// What was asked.
+        /// The action that failed.
         action: String,
         /// The server.
         endpoint: String,
@@ -183,7 +183,7 @@ pub enum Error {
     /// A bundle that is neither kind of archive by its name.
     #[error("`{0}` is not a bundle: its name must end in .tar.gz, .tgz or .zip")]
     NoBundle(String),
-    /// A bundle that is no good archive.
+    /// A bundle that is not a valid archive.
     #[error("bundle '{key}' cannot be unpacked: {why}")]
     Bundle {
         /// The object.
@@ -215,7 +215,7 @@ impl From<archive::Error> for Error {
 }
 
 impl Error {
-    /// Whether somebody must change credentials, and nothing else helps.
+    /// Whether only other credentials help.
     pub fn is_about_credentials(&self) -> bool {
         matches!(
             self,

@@ -141,7 +141,7 @@ pub async fn fetch(
     })
 }
 
-/// Downloads one object, which is no larger than a file may be.
+/// Downloads one object, up to the limit of a file's size.
 ///
 /// # Errors
 /// See [`Error`].
@@ -179,7 +179,8 @@ async fn download(
     let one = |(path, object): (RelPath, Object)| {
         let memory = &memory;
         async move {
-            // The listing says how large it is; one that grew since then fails by the limit and is listed anew.
+            // The size is that of the listing; an object that has grown since then fails by the limit and is listed
+            // again.
             let need = u32::try_from(object.size.div_ceil(1024)).unwrap_or(MEMORY_KIB);
             // A closed channel means that the process ends.
             let _place = memory.acquire_many(need.clamp(64, MEMORY_KIB)).await.ok();
@@ -209,12 +210,12 @@ async fn whole(
         Ok(None) | Err(Error::NoObject { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
-    // Memory was set aside for what the listing said; an object may grow a little and be fetched all the same.
+    // Memory was reserved for the size in the listing; an object that has grown a little is still fetched.
     let limit = object.size.saturating_mul(2).max(1 << 20).min(remote.limits.file_bytes);
     Ok(Some((got.etag, collect(got.body, &what, limit).await?)))
 }
 
-/// A body as a whole, as long as it is no larger than it may be.
+/// A whole body, up to the limit of a file's size.
 pub(super) async fn collect(
     mut body: BoxStream<'static, Result<Bytes, Error>>,
     what: &str,

@@ -19,17 +19,17 @@ use super::request_context::{BucketRequestContext, printable};
 use super::{Error, Object, ObjectDownload, Page, Remote, Server};
 use crate::http::{Budgets, Egress};
 
-/// Objects of a page; the server gives no more.
+/// Objects of a page; the server does not allow more.
 const PAGE: &str = "1000";
 
-/// What is asked of an object.
+/// The fields of an object that are requested.
 const FIELDS: &str = "name,etag,size,generation";
 
 /// What may be wrong when a token is not accepted.
 const CHECK: &str =
     "the `serviceaccount` in the Secret of spec.secretRef, or windlass's own credentials";
 
-/// As whom Google's store is asked.
+/// The credentials for Google's store.
 #[derive(Debug, Clone)]
 pub enum GoogleIdentity {
     /// Anonymous.
@@ -50,7 +50,7 @@ pub(crate) struct Client {
     waiting: Waiting,
 }
 
-/// An object as the server tells it; numbers are strings.
+/// An object in the server's JSON; numbers are strings.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Metadata {
@@ -68,7 +68,7 @@ struct Listing {
     next_page_token: Option<String>,
 }
 
-/// What an error says.
+/// The message of an error.
 #[derive(Deserialize)]
 struct GoogleErrorBody {
     error: Detail,
@@ -101,7 +101,7 @@ fn tokens(
     })
 }
 
-/// What gives tokens for all services of Google; none to who is anonymous.
+/// The token provider for all services of Google; `None` for anonymous requests.
 pub(crate) fn provider(
     identity: &GoogleIdentity,
     egress: &Egress,
@@ -168,7 +168,7 @@ impl Client {
         Ok(Self { exchange: Exchange::new(server, budgets)?, tokens, waiting })
     }
 
-    /// Who is asked for a token and has not answered yet.
+    /// The service that was asked for a token and has not answered yet.
     pub(super) fn waits_for(&self) -> Option<String> {
         self.waiting.on()
     }
@@ -225,7 +225,8 @@ impl Client {
         }
     }
 
-    /// The bytes of one generation, so that the entity tag is theirs: answers with bytes have one of another kind.
+    /// The bytes of one generation, so that the known entity tag is that of the bytes: such responses have an `ETag` of
+    /// another kind.
     async fn media(&self, remote: &Remote, object: &Object) -> Result<ObjectDownload, Error> {
         let asked = BucketRequestContext::object(remote, &object.key, "GET");
         let mut url = self.url(&asked, &object.key)?;
@@ -237,7 +238,7 @@ impl Client {
         Ok(ObjectDownload { etag: object.etag.clone(), body: Exchange::body(&asked, answer) })
     }
 
-    /// The URL of an object, or of all; a key is one segment, whatever is in it.
+    /// The URL of an object, or of all; a key is one path segment, even if it holds slashes.
     fn url(&self, asked: &BucketRequestContext<'_>, key: &str) -> Result<Url, Error> {
         let bucket = &asked.remote.bucket;
         if is_relative(bucket) {
@@ -272,7 +273,7 @@ impl Client {
                 endpoint: asked.endpoint(),
                 why: login::why(&error),
             })?;
-            // A key may say that none are wanted.
+            // A key may disable tokens.
             if !token.bearer.is_empty() {
                 let value = HeaderValue::from_str(&format!("Bearer {}", token.bearer));
                 let mut value = value.map_err(|error| asked.no_credentials(&error))?;

@@ -1,6 +1,6 @@
 //! Requests of protocols that are plain HTTP: sent by the client of all sources, tried again, read within limits.
 //!
-//! Elsewhere: what is asked and what answers mean (`google`, `azure`), what no protocol needs words of its own for
+//! Elsewhere: the requests and responses of each protocol (`google`, `azure`), and the errors that they share
 //! (`request_context`).
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::http::{self, Budgets};
 const MAX_REQUEST_ATTEMPTS: u32 = 3;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-/// The largest answer that is no object: a listing of a thousand keys has a megabyte.
+/// The largest response other than an object: a listing of a thousand keys has a megabyte.
 const LARGEST_ANSWER: usize = 16 << 20;
 
 /// What of an error is read.
@@ -42,7 +42,7 @@ pub(crate) fn path(text: &str) -> String {
     utf8_percent_encode(text, &PATH).to_string()
 }
 
-/// Whether a URL would not lead to a name: such parts are taken for folders, whoever wrote them.
+/// Whether a URL would not lead to a name: URL parsers resolve such parts as relative folders.
 pub(crate) fn is_relative(name: &str) -> bool {
     name.is_empty() || name.split('/').any(|part| part == "." || part == "..")
 }
@@ -67,7 +67,7 @@ impl Exchange {
         url.map_err(|error| asked.unreachable(error.to_string()))
     }
 
-    /// Sends a request without a body until it is answered with something that does not pass by itself.
+    /// Sends a request without a body, and again while the server answers with a temporary failure.
     pub(super) async fn send(
         &self,
         asked: &BucketRequestContext<'_>,

@@ -1,4 +1,4 @@
-//! Which objects there are, and what they are called in an artifact.
+//! The objects of a bucket, and their names in an artifact.
 //!
 //! Here: listing, leaving out, names of files, the revision.
 //! Elsewhere: downloading (`fetch`), one archive for all (`bundle`).
@@ -27,7 +27,7 @@ const MOST_EMPTY_PAGES: usize = 1000;
 /// The largest file of ignore patterns.
 const LARGEST_IGNORE_FILE: u64 = 4 << 20;
 
-/// An object as a listing tells of it.
+/// An object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
     /// Its key.
@@ -36,7 +36,7 @@ pub struct Object {
     pub etag: String,
     /// Its bytes.
     pub size: u64,
-    /// What else names it as it is, where a store has that: Google's generations.
+    /// A further identifier of this version, if the store has one: Google's generations.
     pub generation: Option<String>,
 }
 
@@ -70,7 +70,7 @@ impl BucketListing {
         self.objects.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
@@ -132,7 +132,7 @@ fn too_many(what: String, found: usize, limit: usize) -> Error {
 /// The path of the file that a key becomes; none for what marks a folder.
 ///
 /// Parity(flux): keys that end in `/` are skipped; empty parts of a key vanish.
-/// Differs(flux): there a key that climbs out by `..` is bent back inside; here it is refused, as are keys that no
+/// Differs(flux): Flux bends a key that climbs out by `..` back inside; here it is refused, as are keys that no
 /// file of an artifact can be called by.
 pub(super) fn place(key: &str) -> Result<Option<RelPath>, Error> {
     if key.ends_with('/') {
@@ -155,7 +155,7 @@ pub(super) fn place(key: &str) -> Result<Option<RelPath>, Error> {
     Ok(Some(path))
 }
 
-/// A key as it is told: control characters visible, and not endless.
+/// A key as messages show it: control characters visible, and not endless.
 fn shown(key: &str) -> String {
     key.chars().take(256).flat_map(char::escape_debug).collect()
 }

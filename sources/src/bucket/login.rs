@@ -25,7 +25,7 @@ const LARGEST_ANSWER: usize = 1 << 20;
 const METADATA_LIMIT: Duration = Duration::from_secs(5);
 const TOKEN_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest life of a token, in seconds. Whoever gives it out may not be who should, and says when by a number.
+/// The longest life of a token, in seconds. The server that issues it is not trusted to name a sane number.
 const LONGEST_LIFE: u64 = 30 * 24 * 60 * 60;
 
 /// What the library asks Azure's tokens for.
@@ -54,14 +54,15 @@ impl From<http::Error> for NoLogin {
 pub(super) struct Login {
     client: reqwest::Client,
     egress: Egress,
-    /// Where it is said who is asked.
+    /// Where pending requests are recorded.
     waiting: Waiting,
     /// The service of Azure that tokens are for, if it is not the store.
     audience: Option<&'static str>,
 }
 
 impl Login {
-    /// For what the environment names: the metadata of the machine are at an address that nobody else may name.
+    /// For services that the environment names: the metadata of the machine are at an address that a spec must not
+    /// name.
     pub(super) fn of_machine(waiting: &Waiting) -> Result<Self, http::Error> {
         Self::within(&Egress::Anywhere, waiting)
     }
@@ -114,7 +115,8 @@ impl Login {
             .map_err(|refused| HttpError::new(HttpErrorKind::Unknown, refused))?;
         let host = request.url()[Position::BeforeHost..Position::AfterPort].to_owned();
         self.waiting.ask(host.clone());
-        // Metadata are next door, and spoken to in the clear; where there are none, nobody may answer at all.
+        // The metadata server is on the local network, and without TLS; on machines without one no server may answer at
+        // all.
         let limit =
             if request.url().scheme() == "http" { METADATA_LIMIT } else { TOKEN_REQUEST_TIMEOUT };
         let answered = tokio::time::timeout(limit, self.answered(request, &host)).await;
@@ -201,14 +203,14 @@ pub(crate) fn why(error: &object_store::Error) -> String {
     };
     let refusal =
         serde_json::from_str::<LoginErrorBody>(body).map(|refusal| refusal.error_description);
-    // What follows names this one request.
+    // The text after it identifies this one request.
     let text = refusal.unwrap_or_default();
     let text = text.split(['\r', '\n']).next().unwrap_or_default();
     let text = text.split(" Trace ID:").next().unwrap_or_default();
     printable(format!("{before}{text}").trim_end_matches([':', ' ']))
 }
 
-/// How often a token is asked for; whoever needs it has a limit on the whole.
+/// How often a token is asked for; the caller has a limit on the whole.
 pub(super) fn retries() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {

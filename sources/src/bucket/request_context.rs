@@ -1,4 +1,4 @@
-//! What was asked of an object store, and what becomes of it that is told in the same words for every protocol.
+//! A request to an object store, and the errors about it that have the same words for every protocol.
 
 use std::error::Error as StdError;
 
@@ -6,15 +6,15 @@ use super::{Error, Remote};
 use crate::http::budget::SendError;
 use crate::http::{is_distrust, root_cause};
 
-/// The longest text of a server that is told on.
+/// The longest text of a server that is passed on.
 const LONGEST_TEXT: usize = 300;
 
-/// What was asked.
+/// The request: bucket, object and action.
 pub(super) struct BucketRequestContext<'a> {
     pub(super) remote: &'a Remote,
     /// The object; none for the bucket itself.
     pub(super) key: Option<&'a str>,
-    /// As the error tells it.
+    /// The action, as errors name it.
     pub(super) action: String,
 }
 
@@ -53,7 +53,7 @@ impl<'a> BucketRequestContext<'a> {
         }
     }
 
-    /// The server says no.
+    /// The server denies access.
     pub(super) fn denied(&self, code: String) -> Error {
         let bucket = &self.remote.bucket;
         let what = match self.key {
@@ -63,7 +63,7 @@ impl<'a> BucketRequestContext<'a> {
         Error::Denied { what, endpoint: self.endpoint(), code }
     }
 
-    /// What was asked for is not there.
+    /// The object or bucket does not exist.
     pub(super) fn missing(&self) -> Error {
         let bucket = self.remote.bucket.clone();
         match self.key {
@@ -100,7 +100,7 @@ impl<'a> BucketRequestContext<'a> {
     }
 }
 
-/// Text of somebody else, as it can be shown.
+/// Untrusted text, as messages show it.
 pub(crate) fn printable(text: &str) -> String {
     let text: String = text.chars().filter(|c| !c.is_control()).take(LONGEST_TEXT).collect();
     text.trim().to_owned()

@@ -1,7 +1,7 @@
-//! S3, and everything that speaks it.
+//! S3, and all services with the same protocol.
 //!
-//! Here: the requests. In the folder: HTTP (`transport`), as whom it is asked (`credentials`, `ldap`), what its errors
-//! mean (`failure`).
+//! Here: the requests. In the folder: HTTP (`transport`), the credentials (`credentials`, `ldap`), what its errors mean
+//! (`failure`).
 
 pub(crate) mod call;
 pub(crate) mod credentials;
@@ -28,7 +28,7 @@ use crate::http::Budgets;
 use failure::failure;
 use transport::Transport;
 
-/// How long credentials may take. Whoever calls has a limit on the whole, and says then who did not answer.
+/// How long credentials may take. The caller has a limit on the whole, and reports then which service did not answer.
 const LONGEST_LOGIN: Duration = Duration::from_secs(600);
 
 /// How often something is asked that a server was too busy for.
@@ -38,7 +38,7 @@ const MAX_REQUEST_ATTEMPTS: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Client {
     endpoint: Endpoint,
-    /// Changed once when the server says that it is in another region.
+    /// Changed once when the server reports that it is in another region.
     sdk: Mutex<(aws_sdk_s3::Client, bool)>,
     waiting: Waiting,
 }
@@ -57,7 +57,7 @@ impl Client {
             .endpoint_url(server.endpoint.url(server.region.as_deref()))
             .force_path_style(server.endpoint.is_path_style())
             .retry_config(RetryConfig::standard().with_max_attempts(MAX_REQUEST_ATTEMPTS))
-            // Whoever calls has a limit on the whole.
+            // The caller has a limit on the whole.
             .timeout_config(TimeoutConfig::builder().connect_timeout(S3_CONNECT_TIMEOUT).build())
             .identity_cache(IdentityCache::lazy().load_timeout(LONGEST_LOGIN).build())
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
@@ -74,7 +74,7 @@ impl Client {
         Ok(Self { endpoint: server.endpoint.clone(), sdk: Mutex::new((sdk, false)), waiting })
     }
 
-    /// Who is asked for credentials and has not answered yet.
+    /// The service that was asked for credentials and has not answered yet.
     pub(super) fn waits_for(&self) -> Option<String> {
         self.waiting.on()
     }
@@ -194,8 +194,8 @@ impl Client {
 
 /// Where the next page begins; none after the last.
 ///
-/// Parity(flux): a listing that is not complete and does not say where it goes on is refused: what is on no page would be
-/// taken for deleted. An empty token would begin anew.
+/// Parity(flux): a listing that is incomplete and has no token for the next page is refused: objects of later pages
+/// would be taken for deleted. An empty token would begin anew.
 ///
 /// # Errors
 /// There is more, and no way to it.
@@ -210,5 +210,5 @@ fn following(
     }
 }
 
-/// How long a connection may take to come about.
+/// The timeout of making a connection.
 const S3_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

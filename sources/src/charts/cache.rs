@@ -1,7 +1,8 @@
-//! Indexes that are in memory, and what is known of those that were fetched.
+//! Indexes that are in memory, and the validators of those that were fetched.
 //!
-//! Here: one index for all charts of a repository, read once; what a repository said of its index, so that it can be
-//! asked whether it has another one. Elsewhere: reading an index ([`super::index`]), asking ([`super::repository`]).
+//! Here: one index for all charts of a repository, read once; the validators of a repository for its index, so that it
+//! can be asked whether it has another one. Elsewhere: reading an index ([`super::index`]), asking
+//! ([`super::repository`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ const MAX_INDEX_CACHE_BYTES: u64 = 128 << 20;
 
 /// Indexes by the digest of their artifact.
 ///
-/// Who may read an artifact may read what was made of it, and nobody has a digest of what is not theirs.
+/// A user who may read an artifact may read the index that was made of it, and cannot know the digest of another one.
 #[derive(Debug)]
 pub struct Indexes {
     cached_indexes: Mutex<CachedIndexes>,
@@ -41,10 +42,10 @@ struct CachedIndexes {
 }
 
 impl Indexes {
-    /// The index of an artifact; `load` is called by one of those who ask at the same time. Blocks.
+    /// The index of an artifact; of concurrent callers, one calls `load`. Blocks.
     ///
     /// # Errors
-    /// Those of `load`, which the next one to ask tries again.
+    /// Those of `load`, which the next caller tries again.
     pub fn get<E>(
         &self,
         digest: &str,
@@ -76,7 +77,7 @@ impl Indexes {
         let mut cached_indexes = self.cached_indexes.lock();
         let mut held: Vec<(u64, String, u64)> = Vec::new();
         for (digest, (place, used)) in &cached_indexes.places {
-            // One that is locked is being read by somebody.
+            // A locked one is being read.
             let size = place.try_lock().map(|index| index.as_ref().map(|index| index.size()));
             match size {
                 Some(Some(size)) => held.push((*used, digest.clone(), size)),
@@ -100,7 +101,7 @@ impl Indexes {
 /// Most repositories whose answers are remembered.
 const MOST_KNOWN: usize = 10_000;
 
-/// What repositories said of their indexes; forgetting it costs one download.
+/// The validators of indexes; forgetting them costs one download.
 #[derive(Debug, Default)]
 pub struct RepositoryIndexCache(Mutex<BTreeMap<String, CachedIndex>>);
 
@@ -113,7 +114,7 @@ struct CachedIndex {
 }
 
 impl RepositoryIndexCache {
-    /// What to ask with, if `who` fetched this revision from this URL.
+    /// The validators to ask with, if `who` fetched this revision from this URL.
     pub fn validators(&self, who: &str, url: &str, revision: &str) -> Option<Validators> {
         let known = self.0.lock();
         let fetched = known.get(who).filter(|it| it.url == url && it.revision == revision)?;

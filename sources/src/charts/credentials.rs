@@ -1,4 +1,5 @@
-//! As whom a chart repository is spoken to, and whom it has to be, from the keys that Flux reads in Secrets.
+//! The credentials of chart repositories, and the authorities that are trusted, from the keys that Flux reads in
+//! Secrets.
 //!
 //! Differs(flux): those of a repository in a bucket are our own, as Flux knows none: the keys of a Bucket's Secret, and
 //! `endpoint` and `region`, for which a HelmRepository has no fields.
@@ -10,30 +11,30 @@ use objects::RedactedValue;
 use crate::bucket::{BucketIdentity, Endpoint};
 use crate::http::{ClientIdentity, Tls};
 
-/// What Secrets say of a repository.
+/// The credentials of a repository in Secrets.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
     /// User and password.
     pub basic: Option<(String, RedactedValue<String>)>,
-    /// Whom we trust besides the system's authorities, and what we show.
+    /// Authorities that are trusted besides the system's, and the client certificate.
     pub tls: Tls,
     /// Where a bucket is; without effect for a web server.
     pub bucket: BucketServer,
 }
 
-/// The server of a bucket with charts, and as whom it is asked.
+/// The server of a bucket with charts, and the credentials for it.
 #[derive(Debug, Clone)]
 pub struct BucketServer {
     /// The server; AWS over HTTPS if there is none.
     pub endpoint: Option<Endpoint>,
     /// The region that requests are signed for.
     pub region: Option<String>,
-    /// As whom it is asked.
+    /// The credentials.
     pub identity: BucketIdentity,
 }
 
 impl Default for BucketServer {
-    /// AWS, as the environment says.
+    /// AWS, with the credentials of the environment.
     fn default() -> Self {
         let identity = BucketIdentity::Environment { sts: None };
         Self { endpoint: None, region: None, identity }
@@ -46,18 +47,18 @@ pub enum Error {
     /// One key is there without the other.
     #[error("`{given}` requires `{missing}`")]
     Half {
-        /// What is there.
+        /// The key that is set.
         given: &'static str,
-        /// What is not.
+        /// The key that is missing.
         missing: &'static str,
     },
-    /// Bytes that are no text.
+    /// Bytes that are not text.
     #[error("`{0}` is not valid UTF-8")]
     NotText(&'static str),
     /// Keys of a bucket that are not there.
     #[error("it requires `accesskey` and `secretkey`, both empty for a public bucket")]
     NoKeys,
-    /// An address that is none.
+    /// An address that is not valid.
     #[error("`endpoint` is not a host with an optional port, such as `s3.eu-west-1.amazonaws.com`")]
     Endpoint,
     /// Nothing of use for TLS.
@@ -86,7 +87,7 @@ impl Credentials {
     }
 
     /// Reads `secret` (keys of a bucket, and where it is) and `certificates` (TLS). Without a Secret the environment
-    /// says who asks, and AWS is asked; `insecure` is for plain HTTP to an endpoint of the Secret.
+    /// has the credentials, and AWS is asked; `insecure` is for plain HTTP to an endpoint of the Secret.
     ///
     /// # Errors
     /// [`Error`].

@@ -35,10 +35,10 @@ pub struct GitFolder {
     reference: String,
 }
 
-/// Why a dependency is not to be had.
+/// Why a dependency cannot be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address is written in a way that nobody understands.
+    /// The address has a form that is not supported.
     #[error("invalid repository '{repository}': {why}")]
     BadPlace {
         /// As it is written.
@@ -51,11 +51,11 @@ pub enum Error {
         "can't get a valid version for constraint '{range}': the chart at '{place}' has version '{found}'"
     )]
     OtherVersion {
-        /// What was asked for.
+        /// The requested version or range.
         range: String,
         /// Where it is.
         place: String,
-        /// What is there.
+        /// The version of the chart.
         found: String,
     },
     /// The folder has another chart.
@@ -63,7 +63,7 @@ pub enum Error {
     OtherName {
         /// Where it is.
         place: String,
-        /// What is there.
+        /// The name of the chart.
         found: String,
     },
     /// The Git repository cannot be fetched.
@@ -107,7 +107,7 @@ pub fn place(dependency: &Dependency, chart: &RelPath) -> Result<DependencyLocat
     if let Some(url) = repository.strip_prefix("git+") {
         return git_folder(url).map(DependencyLocation::Git).map_err(|why| bad(&why));
     }
-    // Parity(flux): such names are kept where somebody works with `helm`, and are known nowhere else.
+    // Parity(flux): such aliases are in the configuration of a user's `helm`, and are not known to Flux.
     Err(bad(if repository.starts_with('@') || repository.starts_with("alias:") {
         "aliased repository dependency is not supported; use the URL that `helm repo list` shows for the alias"
     } else {
@@ -133,7 +133,7 @@ fn git_folder(text: &str) -> Result<GitFolder, String> {
     for (key, value) in url.query_pairs() {
         match &*key {
             "ref" => reference = Some(value.into_owned()),
-            // It says how to fetch less, which is done anyway.
+            // It asks to fetch less, which is done anyway.
             "sparse" => {}
             other => return Err(format!("the option `{other}` is not supported")),
         }
@@ -150,7 +150,7 @@ fn git_folder(text: &str) -> Result<GitFolder, String> {
     Ok(GitFolder { url, path, reference })
 }
 
-/// Checks that a chart is the one that is meant.
+/// Checks that a chart is the requested one.
 ///
 /// # Errors
 /// [`Error::OtherName`], [`Error::OtherVersion`].

@@ -15,20 +15,20 @@ use crate::archive::{self, Writer};
 const CHART_YAML: &str = "Chart.yaml";
 const VALUES: &str = "values.yaml";
 
-/// The files of a chart, and what they say.
+/// The files of a chart, and their parsed content.
 #[derive(Debug, Clone)]
 pub struct LoadedChartFiles {
     files: Vec<File>,
     chart: Chart,
 }
 
-/// Why files are no chart, or cannot be packed.
+/// Why files are not a chart, or cannot be packed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is nothing at the path.
     #[error("no chart found at path '{0}'")]
     NotFound(String),
-    /// As Helm says it.
+    /// The message is Helm's.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// It is larger than a chart may be.
@@ -124,12 +124,12 @@ impl LoadedChartFiles {
         Ok(Self { files, chart })
     }
 
-    /// What the files say.
+    /// The parsed content.
     pub fn chart(&self) -> &Chart {
         &self.chart
     }
 
-    /// The bytes of a file; `None` if there is none of that name.
+    /// The bytes of a file; `None` if the chart does not have it.
     pub fn read(&self, name: &str) -> Option<&[u8]> {
         self.files.iter().find(|file| file.name == name).map(|file| &*file.data)
     }
@@ -166,13 +166,13 @@ impl LoadedChartFiles {
     /// Puts a chart below this one's `charts/`.
     ///
     /// # Errors
-    /// Together they are too much.
+    /// The charts together are too large.
     pub fn add(&mut self, other: Self) -> Result<(), Error> {
         let metadata = &other.chart.metadata;
         let is_taken = |folder: &str| self.files.iter().any(|file| file.name.starts_with(folder));
         let mut folder = format!("charts/{}/", metadata.name);
         if is_taken(&folder) {
-            // Two versions of one chart, told apart by their aliases.
+            // Two versions of one chart, which their aliases distinguish.
             folder = format!("charts/{}-{}/", metadata.name, metadata.version);
         }
         let added = other
@@ -203,7 +203,7 @@ impl LoadedChartFiles {
         let Some(table) = json.as_object_mut() else {
             return Err(failed("it is not a map".to_owned()));
         };
-        // Go takes keys for fields whatever their case, and of several the last one in the order of bytes.
+        // Go matches keys with fields regardless of case, and uses the last of several in the order of bytes.
         table.retain(|key, _| !goyaml::is_field(key, "version"));
         table.insert("version".to_owned(), version.into());
         let text = goyaml::emit(&json).map_err(|error| failed(error.to_string()))?;
@@ -225,7 +225,7 @@ impl LoadedChartFiles {
         Ok(())
     }
 
-    /// Writes the archive: the same bytes for the same files, whatever their order.
+    /// Writes the archive: the same bytes for the same files in any order.
     ///
     /// # Errors
     /// A name cannot be in an archive, or `out` refuses what is written.

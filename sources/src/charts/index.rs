@@ -19,7 +19,7 @@ use crate::versions::Range;
 /// Most versions in one index.
 pub const MAX_VERSIONS: usize = 500_000;
 
-/// Most nodes of one version, whatever it says of itself.
+/// The most nodes of one version.
 const MAX_NODES: usize = 100_000;
 
 /// What an index knows, at a fraction of its length.
@@ -48,9 +48,9 @@ pub struct Version<'i> {
     pub name: &'i str,
     /// Its version as it is written: one that semver reads.
     pub version: &'i str,
-    /// The first place to fetch it from, absolute or relative to the repository; `None` if there is none.
+    /// The first place to fetch it from, absolute or relative to the repository; `None` if the index has none.
     pub url: Option<&'i str>,
-    /// SHA-256 of the archive in hexadecimal digits; `None` where the index has none, or something else.
+    /// SHA-256 of the archive in hexadecimal digits; `None` if the index has none, or one of another form.
     pub digest: Option<&'i str>,
 }
 
@@ -60,10 +60,10 @@ pub enum Error {
     /// There is nothing in it.
     #[error("the index is empty")]
     Empty,
-    /// It does not say which kind of index it is.
+    /// It has no `apiVersion`.
     #[error("the index has no `apiVersion`; it is not the index of a chart repository")]
     NoApiVersion,
-    /// It is no YAML.
+    /// It is not YAML.
     #[error("the index cannot be read: {0}")]
     Yaml(#[from] goyaml::Error),
     /// It is JSON of another shape.
@@ -86,18 +86,18 @@ pub enum NoVersion {
     /// It is listed without a version that could be used.
     #[error("no version of chart `{0}` found in the repository")]
     NoVersions(String),
-    /// None of its versions is what was asked for.
+    /// None of its versions is in the range.
     #[error("no '{chart}' chart with version matching '{range}' found")]
     NoMatch {
         /// The chart.
         chart: String,
-        /// What was asked for.
+        /// The requested version or range.
         range: String,
     },
-    /// What was asked for is no range.
+    /// The requested text is not a range.
     #[error("'{range}' is neither a version of the chart nor a version range: {problem}")]
     BadRange {
-        /// What was asked for.
+        /// The requested text.
         range: String,
         /// Why.
         problem: ConstraintError,
@@ -125,7 +125,7 @@ const VERSION: DecodeTarget = DecodeTarget::Struct(&[
 impl Index {
     /// Reads an index: JSON if it begins as JSON does and is some, else YAML.
     ///
-    /// Versions that Helm would refuse (without a name or a version that is one) are left out, as Flux does.
+    /// Versions that Helm would refuse (without a name or with an invalid version) are left out, as Flux does.
     ///
     /// # Errors
     /// [`Error`].
@@ -212,7 +212,7 @@ impl Index {
         }
     }
 
-    /// Adds a version to the chart, unless it is none.
+    /// Adds a version to the chart, unless it is not valid.
     fn add(&mut self, chart: &str, raw: Raw) -> Result<(), Error> {
         let Raw { name, version, urls, digest, created } = raw;
         let name = name.unwrap_or_default();
@@ -246,7 +246,7 @@ impl Index {
     }
 
     fn put(&mut self, text: &str) -> Result<Span<u32>, Error> {
-        // Most versions of a chart bear its name: the one before has it already.
+        // Most versions of a chart have the same name: the one before has it already.
         let before = self.versions.last().map(|entry| entry.name.clone());
         if let Some(name) = before.filter(|name| !text.is_empty() && self.at(name) == text) {
             return Ok(name);

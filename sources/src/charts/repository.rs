@@ -30,7 +30,7 @@ const INDEX: &str = "index.yaml";
 /// Longest text of a server's that is remembered.
 const LONGEST_VALIDATOR: usize = 1024;
 
-/// A repository, and how it is spoken to.
+/// A repository, and the client for it.
 #[derive(Debug)]
 pub struct ChartRepository(RepositoryBackend);
 
@@ -43,7 +43,7 @@ enum RepositoryBackend {
 /// The bytes of an answer.
 type Chunks<'a> = BoxStream<'a, Result<Bytes, Error>>;
 
-/// What a server said of an answer, to be asked with again.
+/// The validators of a response, to be sent with the next request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Validators {
     /// `ETag`.
@@ -55,9 +55,9 @@ pub struct Validators {
 /// What a repository answered when it was asked for its index.
 #[derive(Debug)]
 pub enum IndexFetchResult {
-    /// It is the one that the validators are of.
+    /// The index still has these validators.
     Unchanged,
-    /// It is this one.
+    /// The current index.
     Index {
         /// A file without a name, at its beginning.
         file: File,
@@ -71,7 +71,7 @@ pub enum IndexFetchResult {
 /// Why a repository cannot be used. URLs are without user, password and query.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address is none of a repository.
+    /// The address is not one of a repository.
     #[error("`{url}` is not a valid chart repository URL: {why}")]
     BadUrl {
         /// What was given.
@@ -85,7 +85,7 @@ pub enum Error {
     /// The server was not reached, or stopped answering.
     #[error("cannot fetch `{url}`: {why}")]
     NoAnswer {
-        /// What was asked for.
+        /// The URL.
         url: String,
         /// What is at the bottom of it.
         why: String,
@@ -93,10 +93,10 @@ pub enum Error {
     /// Requests to the server are paused, as it asked for.
     #[error(transparent)]
     Busy(#[from] Busy),
-    /// The server wants to know who asks, or does not like who does.
+    /// The server requires authentication, or refuses the credentials.
     #[error("authentication failed for `{url}`: HTTP status {status}; check the credentials")]
     Unauthorized {
-        /// What was asked for.
+        /// The URL.
         url: String,
         /// 401 or 403.
         status: u16,
@@ -111,21 +111,21 @@ pub enum Error {
         /// What it calls that.
         code: String,
     },
-    /// The bucket does not give what is asked of it.
+    /// The bucket refuses a request.
     #[error(transparent)]
     Bucket(bucket::Error),
-    /// The server has something else to say.
+    /// The server responded with another error.
     #[error("cannot fetch `{url}`: HTTP status {status}")]
     Status {
-        /// What was asked for.
+        /// The URL.
         url: String,
         /// The HTTP status.
         status: u16,
     },
-    /// The server sends elsewhere too often, or to where nobody goes.
+    /// The server redirects too often, or to an address that is not allowed.
     #[error("redirect from `{url}` to {target} not allowed: {why}")]
     Redirect {
-        /// What was asked for.
+        /// The URL of the first request.
         url: String,
         /// Where it leads.
         target: String,
@@ -148,12 +148,13 @@ pub enum Error {
         /// The longest time.
         limit: Duration,
     },
-    /// The archive is not the one that the index speaks of.
+    /// The archive has another digest than the one in the index.
     #[error("the digest of `{url}` is not `{expected}` from the index")]
     Mismatch {
         /// Where it is.
         url: String,
-        /// What the index says. What is there is not told: whoever writes an index need not be who may read from the URL.
+        /// The digest in the index. The actual one is left out: the author of an index need not be allowed to read from
+        /// the URL.
         expected: String,
     },
     /// The disk refused to hold it meanwhile.
@@ -167,7 +168,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether somebody must change credentials, and nothing else helps.
+    /// Whether only other credentials help.
     pub fn is_about_credentials(&self) -> bool {
         match self {
             Self::Unauthorized { .. } | Self::BadKeys { .. } => true,
@@ -180,7 +181,7 @@ impl Error {
 /// The address of a repository as it is compared with others: with one slash at its end.
 ///
 /// # Errors
-/// [`Error::BadUrl`]: it is none, or neither `http`, `https` nor `s3`.
+/// [`Error::BadUrl`]: it is not a URL, or neither `http`, `https` nor `s3`.
 pub fn normalized(text: &str) -> Result<Url, Error> {
     let bad = |why: &str| Error::BadUrl { url: shown_text(text), why: why.to_owned() };
     let mut url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
@@ -217,7 +218,7 @@ fn shown(url: &Url) -> String {
 pub struct Reach {
     /// How much is asked of each host.
     pub budgets: Arc<Budgets>,
-    /// Clients of web servers. Which servers may be asked is theirs to say; the same as that of the budgets.
+    /// Clients of web servers. They decide which servers may be asked, with the same rules as the budgets.
     pub clients: Arc<Clients>,
     /// Clients of buckets.
     pub buckets: Arc<bucket::BucketClientCache>,
@@ -258,7 +259,7 @@ impl ChartRepository {
         }
     }
 
-    /// Fetches the index, unless it is still the one that `since` is of.
+    /// Fetches the index, unless it still has the validators `since`.
     ///
     /// # Errors
     /// [`Error`].
@@ -269,9 +270,9 @@ impl ChartRepository {
         }
     }
 
-    /// Fetches the archive of a chart from where the index says that it is.
+    /// Fetches the archive of a chart from its URL in the index.
     ///
-    /// `digest` is SHA-256 in hexadecimal digits. Differs(flux): there nobody compares it.
+    /// `digest` is SHA-256 in hexadecimal digits. Differs(flux): Flux does not compare it.
     ///
     /// # Errors
     /// [`Error`].
@@ -311,7 +312,7 @@ async fn in_time<T>(
     tokio::time::timeout(limit, fetching).await.map_err(|_| slow())?
 }
 
-/// What a server said, if it can be remembered.
+/// A validator of a server, if it can be stored.
 fn validator(value: &str) -> Option<String> {
     let is_some = !value.is_empty() && value.len() <= LONGEST_VALIDATOR;
     is_some.then(|| value.to_owned())
@@ -331,7 +332,7 @@ async fn receive_index(
     Ok(IndexFetchResult::Index { file, sealed, validators })
 }
 
-/// The bytes of an archive, which have to be those of the digest if there is one.
+/// The bytes of an archive, which must have the digest if there is one.
 async fn receive_chart(
     url: &str,
     chunks: Chunks<'_>,
@@ -354,7 +355,7 @@ async fn receive_chart(
     }
 }
 
-/// Takes in what comes, as long as it is no more than `limit` bytes.
+/// Receives a body of at most `limit` bytes.
 async fn receive(
     url: &str,
     limit: u64,

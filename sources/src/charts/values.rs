@@ -1,4 +1,4 @@
-//! Values files of a chart, put together into the one that takes the place of its `values.yaml`.
+//! Values files of a chart, merged into one that replaces its `values.yaml`.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ pub enum Error {
         "no values file found at path '{0}'; create it, correct spec.valuesFiles or set spec.ignoreMissingValuesFiles"
     )]
     Missing(String),
-    /// It is no YAML.
+    /// It is not YAML.
     #[error("unmarshaling values from '{path}' failed: {why}")]
     Unread {
         /// Its path.

@@ -72,8 +72,8 @@ pub struct CheckoutItem {
 /// The credentials of the remote are sent to its own server only.
 ///
 /// # Errors
-/// As [`fetch`](super::fetch); [`Error::Submodule`] and [`Error::BadSubmodule`] for a submodule that is not to be had, and
-/// [`Error::SparseMissing`] for a folder that is not there.
+/// As [`fetch`](super::fetch); [`Error::Submodule`] and [`Error::BadSubmodule`] for a submodule that cannot be fetched,
+/// and [`Error::SparseMissing`] for a folder that is not there.
 pub fn checkout(
     remote: &Remote,
     reference: &Reference,
@@ -137,7 +137,7 @@ impl CheckoutPart {
             });
         }
         let urls = submodules::urls(&self.fetched.read(file)?, &self.url.to_string())?;
-        // Parity(flux): a submodule of which the file says nothing stays an empty folder.
+        // Parity(flux): a submodule that `.gitmodules` does not list stays an empty folder.
         let named = wanted.filter_map(|entry| {
             let url = urls.get(&entry.path)?;
             Some((self.path_of(entry), url.clone(), entry.clone()))
@@ -276,12 +276,12 @@ impl Checkout {
         received(&self.parts)
     }
 
-    /// What is wanted of the commit and its submodules, in no particular order.
+    /// The requested files of the commit and its submodules, in no particular order.
     pub fn items(&self) -> &[CheckoutItem] {
         &self.items
     }
 
-    /// Paths that are not UTF-8, as well as they can be shown. They cannot become files of ours.
+    /// Paths that are not UTF-8, as well as they can be shown. They cannot become files of an artifact.
     pub fn unreadable(&self) -> Vec<String> {
         let paths = self.parts.iter().flat_map(|part| {
             part.listing.unreadable.iter().map(|path| match part.place.as_str() {

@@ -101,10 +101,10 @@ impl Conversation {
         Self::begin(transport, service, wire)
     }
 
-    /// Goes on where an earlier conversation shook hands, if one is remembered. Nothing is sent yet.
+    /// Continues after the handshake of an earlier conversation, if one is remembered. Nothing is sent yet.
     ///
     /// Protocol 2 has no state over HTTP, so the server does not notice. It may have become another one, though:
-    /// only an answer that says what was asked for is to be believed.
+    /// only an answer with the requested content is trusted.
     pub(super) fn resume(
         remote: &Remote,
         known: &GitServerCache,
@@ -136,7 +136,7 @@ impl Conversation {
         Ok(Self { transport, handshake, is_redirected, wire: wire.clone() })
     }
 
-    /// What the server said at the handshake, if the next conversation can go on from there.
+    /// The server's answer to the handshake, if the next conversation can continue from there.
     ///
     /// Not if it redirected us: it may send us elsewhere the next time.
     pub(super) fn advertisement(&self) -> Option<Vec<u8>> {
@@ -289,7 +289,7 @@ fn found(reference: &Ref) -> Option<RemoteReference> {
     Some(RemoteReference { name: String::from_utf8(name.to_vec()).ok()?, id, tag })
 }
 
-/// Wants what it is told to want and has nothing.
+/// Wants the given commits and has none.
 struct FetchRequest<'a> {
     wants: &'a [ObjectId],
     is_without_files: bool,

@@ -1,4 +1,4 @@
-//! As whom a remote is spoken to, from the keys that Flux reads in a Secret.
+//! The credentials for a remote, from the keys that Flux reads in a Secret.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::http::{ClientIdentity, Tls};
 /// The user of an SSH URL that names none.
 const USUAL_SSH_USER: &str = "git";
 
-/// As whom a remote is spoken to.
+/// The credentials for a remote.
 #[derive(Debug, Clone, Default)]
 pub enum Auth {
     /// Anonymous; HTTP only.
@@ -37,12 +37,12 @@ pub enum Auth {
     },
 }
 
-/// Everything that a Secret says about a remote.
+/// The credentials for a remote in a Secret.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
-    /// As whom it is spoken to.
+    /// The credentials.
     pub auth: Auth,
-    /// Whom we trust, and what we show; HTTP only.
+    /// Trusted authorities, and the client certificate; HTTP only.
     pub tls: Tls,
 }
 
@@ -148,7 +148,8 @@ fn header_safe(key: &str, token: &str) -> Result<(), Error> {
     }
 }
 
-/// Differs(flux): its Git sources read the older names `certFile` and `keyFile` no more, its other sources do.
+/// Differs(flux): Flux's Git sources do not read the older names `certFile` and `keyFile` any more, its other sources
+/// do.
 fn tls(data: &BTreeMap<String, Vec<u8>>) -> Result<Tls, Error> {
     let either = |key: &'static str, older: &'static str| {
         [key, older].into_iter().find_map(|key| bytes(data, key).map(|value| (key, value)))

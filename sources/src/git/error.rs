@@ -1,6 +1,6 @@
-//! Why a Git remote did not give what was asked of it.
+//! Why a request to a Git remote failed.
 //!
-//! Every text names the remote without its credentials. What a server said is repeated without
+//! Every text names the remote without its credentials. Messages of a server are quoted without
 //! control characters, cut short, and with every secret that we sent blotted out.
 
 use std::io;
@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use crate::http::Busy;
 
-/// Why a Git remote did not give what was asked of it.
+/// Why a request to a Git remote failed.
 ///
-/// `Display` says what happened and, where something can be done, what.
+/// The text names what happened and, if something can be done, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The URL is not one that can be fetched.
@@ -40,7 +40,7 @@ pub enum Error {
     AuthenticationFailed {
         /// The remote without credentials.
         remote: String,
-        /// What the server said.
+        /// The message of the server.
         cause: String,
     },
     /// There is no repository at this URL, or we may not see it.
@@ -86,7 +86,7 @@ pub enum Error {
     Unreachable {
         /// Host and port.
         host: String,
-        /// What the network said.
+        /// The message of the network.
         cause: String,
     },
     /// The proxy does not let us pass.
@@ -97,7 +97,7 @@ pub enum Error {
     ProxyRefused {
         /// The proxy without credentials.
         proxy: String,
-        /// What it said.
+        /// Its message.
         cause: String,
     },
     /// The server is there, but does not serve at the moment.
@@ -105,7 +105,7 @@ pub enum Error {
     Unavailable {
         /// The remote without credentials.
         remote: String,
-        /// What the server said.
+        /// The message of the server.
         cause: String,
     },
     /// The server wants no requests for a while.
@@ -113,7 +113,7 @@ pub enum Error {
     Busy {
         /// The remote without credentials.
         remote: String,
-        /// What it said, and when it is asked again.
+        /// Its answer, and when it is asked again.
         busy: Busy,
     },
     /// The certificate of the server is not one that we trust.
@@ -140,7 +140,7 @@ pub enum Error {
         /// The remote without credentials.
         remote: String,
     },
-    /// `known_hosts` says nothing about the host.
+    /// `known_hosts` has no key of the host.
     #[error(
         "the host key of {host} is unknown: it offers {algorithm} {fingerprint}; if that is correct, add it to \
          `known_hosts` in the Secret"
@@ -166,7 +166,7 @@ pub enum Error {
         /// Such as `SHA256:…`.
         fingerprint: String,
     },
-    /// `known_hosts` says that the key must no longer be trusted.
+    /// `known_hosts` has revoked the key.
     #[error(
         "the host key of {host}, {algorithm} {fingerprint}, is marked `@revoked` in `known_hosts`"
     )]
@@ -178,7 +178,7 @@ pub enum Error {
         /// Such as `SHA256:…`.
         fingerprint: String,
     },
-    /// The server sends us somewhere we will not go.
+    /// The server redirects to a place that is not allowed.
     #[error("redirect from {remote} to {to} not allowed: {reason}")]
     Redirected {
         /// The remote without credentials.
@@ -198,7 +198,7 @@ pub enum Error {
         /// Such as `1024 bytes`.
         limit: String,
     },
-    /// The server speaks Git and says no.
+    /// The server rejects the request within Git's protocol.
     #[error("{remote} rejected the request: {message}")]
     Refused {
         /// The remote without credentials.
@@ -206,7 +206,7 @@ pub enum Error {
         /// The words of the server.
         message: String,
     },
-    /// The server does not speak Git as we know it, or sent something broken.
+    /// The server does not speak Git's protocol, or sent something broken.
     #[error("invalid response from {remote}: {cause}")]
     Protocol {
         /// The remote without credentials.
@@ -263,7 +263,7 @@ pub enum Error {
     Scratch {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The message of the operating system.
         source: io::Error,
     },
 }

@@ -8,7 +8,7 @@ use russh::keys::{Algorithm, HashAlg, PublicKey};
 
 use super::Error;
 
-/// The lines of a `known_hosts` that speak of one host.
+/// The lines of a `known_hosts` for one host.
 #[derive(Debug, Clone)]
 pub(super) struct KnownHost {
     /// As `known_hosts` writes it: the name, or `[name]:port` unless the port is 22.

@@ -1,4 +1,4 @@
-//! Finding what is wanted among the references of a remote.
+//! Finding the requested reference among those of a remote.
 //!
 //! Here: a name, the tag of the highest version, and what decides between tags of one version.
 //! Elsewhere: the questions that are asked (`conversation`), what is remembered between operations (`server_cache`).
@@ -11,7 +11,7 @@ use super::wire::Wire;
 use super::{Context, Error, Reference, Remote, scratch_repository, snapshot};
 use crate::versions::Range;
 
-/// Tags that are one version but for its metadata; their commits have to be examined.
+/// Tags that are the same version but for its metadata; their commits have to be examined.
 const MOST_TIED: usize = 64;
 
 /// What is looked for.
@@ -30,7 +30,7 @@ impl Sought<'_> {
         }
     }
 
-    /// The references that are meant: one, unless tags are of the same version.
+    /// The matching references: one, unless tags are of the same version.
     fn among(&self, all: Vec<RemoteReference>) -> Vec<RemoteReference> {
         match self {
             Self::Name(name) => all.into_iter().filter(|found| found.name == *name).collect(),
@@ -79,7 +79,7 @@ pub(super) fn remember(conversation: &Conversation, remote: &Remote, known: &Git
 
 /// Looks without shaking hands again. `None`: it must be asked for properly.
 ///
-/// A reference that is missing counts as no answer: only a server that shook hands is believed that.
+/// A missing reference counts only after a real handshake: it is not concluded from a remembered one.
 fn look_again(
     remote: &Remote,
     sought: &Sought<'_>,
@@ -123,7 +123,7 @@ pub(super) fn look_up(
 /// The one whose commit is the youngest; of equal ones the last by name.
 ///
 /// Parity(flux): versions that differ by what does not count, such as metadata, are ordered by when they were committed.
-/// Differs(flux): there the order of equally old ones is random.
+/// Differs(flux): in Flux the order of equally old ones is random.
 pub(super) fn newest(
     mut found: Vec<RemoteReference>,
     remote: &Remote,
@@ -146,7 +146,7 @@ pub(super) fn newest(
     found.pop().ok_or_else(|| Error::EmptyRepository { remote: wire.remote() })
 }
 
-/// When commits were made, by the clock of who made them; `None` for what is no commit.
+/// When commits were made, by the clock of the committer; `None` for an object that is not a commit.
 ///
 /// They are fetched without their files where the server can do that, and remembered, since it cannot change.
 fn commit_times(

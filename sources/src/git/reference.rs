@@ -1,4 +1,4 @@
-//! What is asked of a repository. Elsewhere: how the answer is named (`revision`).
+//! The requested reference of a repository. Elsewhere: the name of the result (`revision`).
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use golang::semver::ConstraintError;
 use super::Error;
 use crate::versions::Range;
 
-/// What is asked of a repository.
+/// The requested reference of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference {
     /// The tip of a branch.
@@ -66,7 +66,7 @@ impl Reference {
     /// The highest tag in a range that is given as a text.
     ///
     /// # Errors
-    /// [`Error::InvalidReference`] if it is none.
+    /// [`Error::InvalidReference`] if it is not a range.
     pub fn semver(range: &str) -> Result<Self, Error> {
         let refused = |error: ConstraintError| invalid("version range", range, error.to_string());
         Range::parse(range).map(Self::Semver).map_err(refused)
@@ -79,7 +79,8 @@ impl Reference {
                 RemoteReferenceQuery::Named(full_name("branch", "refs/heads/", name)?)
             }
             Self::Tag(name) => RemoteReferenceQuery::Named(full_name("tag", "refs/tags/", name)?),
-            // Parity(flux): what a tag points at may be asked for in Git's own way, with `^{}`; it is what is given anyway.
+            // Parity(flux): a tag may be asked for with Git's suffix `^{}`, which means the commit; that is the result
+            // anyway.
             Self::Name(name) => {
                 let is_tag = name.starts_with("refs/tags/");
                 let bare = name.strip_suffix("^{}").filter(|_| is_tag).unwrap_or(name);

@@ -1,6 +1,6 @@
-//! What a name is that does not say whether it is a branch, a tag or a commit.
+//! Whether a name without a prefix is a branch, a tag or a commit.
 //!
-//! Elsewhere: references that say it (`reference`).
+//! Elsewhere: references with a known kind (`reference`).
 
 use super::{Error, Reference, Remote};
 

@@ -7,10 +7,10 @@ use url::Url;
 
 use super::Error;
 
-/// How a remote is spoken to.
+/// The protocol of a remote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
-    /// Smart HTTP in the clear. Credentials are sent all the same, as Flux does.
+    /// Smart HTTP without TLS. Credentials are sent nevertheless, as Flux does.
     Http,
     /// Smart HTTP over TLS.
     Https,
@@ -61,7 +61,7 @@ impl RemoteUrl {
         Ok(Self { url, scheme })
     }
 
-    /// How it is spoken to.
+    /// Its protocol.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
@@ -109,7 +109,7 @@ impl RemoteUrl {
         }
     }
 
-    /// The URL that a relative one such as `../lib.git` means, read from this one as from a folder.
+    /// The URL of a relative one such as `../lib.git`, where this URL counts as a folder.
     ///
     /// `None` if it climbs higher than the host.
     pub(super) fn relative(&self, text: &str) -> Option<Self> {
@@ -141,7 +141,7 @@ pub(super) fn without_userinfo(mut url: Url) -> Url {
     url
 }
 
-/// A text that may be no URL at all, without what stands before its `@`.
+/// A text that may not be a URL at all, without the part before its `@`.
 fn redact(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").map_or(("", text), |(s, r)| (s, r));
     let end = rest.find('/').unwrap_or(rest.len());
@@ -207,7 +207,7 @@ mod tests {
             "https://[::1]:8443/a.git",
             &expect!["https://[::1]:8443/a.git host=::1 port=8443 user=None path=/a.git"],
         );
-        // What is no escape stays.
+        // Text that is not an escape stays.
         check(
             "https://h/a%+1%2b.git",
             &expect!["https://h/a%+1%2b.git host=h port=443 user=None path=/a%+1+.git"],

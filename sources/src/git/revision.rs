@@ -1,6 +1,6 @@
-//! How what was fetched is named: the revision of an artifact, and the older forms in which one may be met.
+//! The revision of an artifact from Git, and the older forms of revisions.
 //!
-//! Elsewhere: what is asked of a repository (`reference`).
+//! Elsewhere: the requested reference (`reference`).
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ impl fmt::Display for Revision {
 
 /// A revision in today's form; `main/<hash>` and a bare hash were written before.
 ///
-/// Parity(flux): `TransformRevision` of its Git package; what is no hash gets the algorithm `<unknown>`.
+/// Parity(flux): `TransformRevision` of its Git package; text that is not a hash gets the algorithm `<unknown>`.
 pub fn modern(revision: &str) -> String {
     if revision.is_empty() || revision.contains(':') {
         return revision.to_owned();
@@ -68,7 +68,7 @@ pub fn pointer(revision: &str) -> &str {
     }
 }
 
-/// The hash in a revision of any form; whatever stands in its place if there is none.
+/// The hash in a revision of any form; if there is none, the text in its place.
 pub fn hash(revision: &str) -> &str {
     let after = |mark: char| revision.rsplit_once(mark).map(|(_, hash)| hash);
     after(':').or_else(|| after('/')).unwrap_or(revision)
@@ -87,8 +87,8 @@ pub fn digest(hash: &str) -> String {
 
 /// The revision of an artifact in today's form, of any kind of source.
 ///
-/// Parity(flux): `TransformLegacyRevision` of the source API, which unlike [`modern`] knows SHA-256 and leaves alone
-/// what is no hash.
+/// Parity(flux): `TransformLegacyRevision` of the source API, which unlike [`modern`] knows SHA-256 and does not change
+/// text that is not a hash.
 pub fn modern_artifact(revision: &str) -> String {
     if revision.contains(':') {
         return revision.to_owned();

@@ -1,6 +1,7 @@
-//! What is remembered of servers from one operation to the next, so that looking again is one small request.
+//! What is remembered of servers from one operation to the next, so that another look needs only one small request.
 //!
-//! Here: what servers said at the handshake, when commits were made, and the clients that hold connections; all forgettable.
+//! Here: answers of servers to the handshake, when commits were made, and the clients that hold connections; all
+//! forgettable.
 //! Elsewhere: when it is learned and when it is used (`conversation`).
 
 use std::fmt;
@@ -15,7 +16,7 @@ use crate::http::{self, Budgets, Clients, Egress, Proxy, Tls};
 
 /// Remotes whose handshake is remembered.
 const MOST_HANDSHAKES: usize = 4096;
-/// Servers say about 200 bytes; whoever says much more is asked again each time.
+/// Handshakes have about 200 bytes; a server that sends much more is asked again each time.
 const LONGEST_HANDSHAKE: usize = 2048;
 /// Commits whose time is remembered.
 const MOST_COMMITS: usize = 4096;
@@ -57,7 +58,7 @@ impl fmt::Debug for GitServerCache {
 }
 
 impl GitServerCache {
-    /// For operations that ask some servers only, whatever they speak.
+    /// For operations that ask some servers only, with any protocol.
     pub fn within(egress: Egress) -> Self {
         Self { clients: Clients::within(egress), ..Self::default() }
     }
@@ -78,12 +79,12 @@ impl GitServerCache {
         self.clients.egress()
     }
 
-    /// What a remote said at an earlier handshake that was had with the same credentials.
+    /// The answer of a remote to an earlier handshake with the same credentials.
     pub(super) fn handshake(&self, remote: &Remote) -> Option<Vec<u8>> {
         self.handshakes.lock().get(&remote_key(remote)?).cloned()
     }
 
-    /// Remembers what a remote said.
+    /// Remembers the answer of a remote.
     pub(super) fn remember(&self, remote: &Remote, said: Vec<u8>) {
         if said.len() > LONGEST_HANDSHAKE {
             return;
@@ -93,14 +94,14 @@ impl GitServerCache {
         }
     }
 
-    /// What a remote said no longer holds.
+    /// Forgets the handshake of a remote, which is no longer valid.
     pub(super) fn forget(&self, remote: &Remote) {
         if let Some(key) = remote_key(remote) {
             self.handshakes.lock().remove(&key);
         }
     }
 
-    /// When a commit was made, if that was looked up before; `Some(None)` for what is no commit.
+    /// When a commit was made, if that was looked up before; `Some(None)` for an object that is not a commit.
     pub(super) fn commit_time(&self, id: ObjectId) -> Option<Option<i64>> {
         self.commits.lock().get(&key(&[Some(id.as_slice())])).copied()
     }
@@ -112,7 +113,7 @@ impl GitServerCache {
 
     /// A client, with the connections that it still has.
     ///
-    /// Credentials other than certificates and the proxy's go with each request, so they do not tell clients apart.
+    /// Credentials other than certificates and the proxy's go with each request, so they are not part of the key.
     pub(crate) fn client(
         &self,
         tls: &Tls,

@@ -22,7 +22,7 @@ impl Tag {
     /// The tag of a full reference name, if that is one.
     ///
     /// # Errors
-    /// The tag leads to another commit than the server said: a signature of it would be of something else.
+    /// The tag leads to another commit than the server claims: its signature would be for another commit.
     pub(super) fn of(
         refname: &str,
         id: Option<ObjectId>,

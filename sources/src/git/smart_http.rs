@@ -1,6 +1,6 @@
-//! Git's smart HTTP, on our client: who gets credentials, which redirects are followed.
+//! Git's smart HTTP, on windlass's HTTP client: which servers get credentials, which redirects are followed.
 //!
-//! Elsewhere: one request and its answer (`http_request`), what is said (`conversation`),
+//! Elsewhere: one request and its answer (`http_request`), the conversation (`conversation`),
 //! how a client is built ([`crate::http`]) and how long it is kept (`server_cache`).
 
 mod http_request;
@@ -26,14 +26,14 @@ use http_request::{Body, Exchange, Flight, Lines, Upload, UploadKind, accepted, 
 
 /// Go's number.
 const MOST_REDIRECTS: usize = 10;
-/// Servers look for `git/` to tell a client of Git from a browser.
+/// Servers look for `git/` to distinguish a client of Git from a browser.
 const AGENT: &str = concat!("git/2 (windlass/", env!("CARGO_PKG_VERSION"), ")");
 /// The header by which gix knows the answer to a handshake.
 const ADVERTISEMENT: &str = "content-type: application/x-git-upload-pack-advertisement";
 
 /// A transport to a service of a remote. Nothing is sent yet.
 ///
-/// When it is given what the server said at an earlier handshake, the handshake is had with that and not with the server.
+/// With the server's answer of an earlier handshake, gix reads that answer and no request is sent.
 pub(super) fn transport(
     remote: &Remote,
     known: &GitServerCache,
@@ -64,7 +64,7 @@ pub(super) fn transport(
     Ok(Box::new(HttpTransport::new_http(smart, url, Protocol::V2, false)))
 }
 
-/// The header that says who we are, marked as sensitive.
+/// The header with the credentials, marked as sensitive.
 fn authorization(
     client: &reqwest::Client,
     origin: &Url,
@@ -146,7 +146,7 @@ impl SmartHttp {
     }
 }
 
-/// Header lines as gix writes them. It gives an agent of its own, which says nothing about us.
+/// Header lines as gix writes them. Its `User-Agent` does not name windlass.
 fn header_map(lines: impl IntoIterator<Item = impl AsRef<str>>) -> HeaderMap {
     let mut map: HeaderMap = lines
         .into_iter()

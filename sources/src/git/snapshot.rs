@@ -1,6 +1,6 @@
 //! A fetched commit: its facts, and the files of its tree.
 //!
-//! Here: reading out of the scratch repository, within limits, whatever a hostile tree looks like.
+//! Here: reading out of the scratch repository, within limits that also hold for a hostile tree.
 //! Elsewhere: which of the files become an artifact ([`crate::ignore`], [`crate::archive`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,14 +25,14 @@ const LONGEST_LISTING: usize = 64 << 20;
 /// Characters of a commit's summary in an event.
 const SHORT_SUMMARY: usize = 50;
 
-/// What is known about a commit beside its files.
+/// The metadata of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
     /// Forty hexadecimal digits in lower case.
     pub sha: String,
     /// First line of its message.
     pub summary: String,
-    /// When it was written, by the author's clock; the epoch if that cannot be told.
+    /// When it was written, by the author's clock; the epoch if that is not known.
     pub authored: Timestamp,
 }
 
@@ -79,7 +79,7 @@ impl TreeEntry {
     }
 }
 
-/// When a commit was made, by the clock of who made it; `None` if it is none or does not tell.
+/// When a commit was made, by the clock of its committer; `None` if it is not a commit or has no time.
 pub(super) fn commit_time(id: ObjectId, objects: &gix::odb::Handle) -> Option<i64> {
     let mut buffer = Vec::new();
     let commit = objects.find_commit(&id, &mut buffer).ok()?;
@@ -91,7 +91,7 @@ pub(super) fn commit_time(id: ObjectId, objects: &gix::odb::Handle) -> Option<i6
 pub struct Listing {
     /// In the order of a walk: the entries of a folder by the bytes of their names, a folder's own in its place.
     pub entries: Vec<TreeEntry>,
-    /// Paths that are not UTF-8, as well as they can be shown. They cannot become files of ours.
+    /// Paths that are not UTF-8, as well as they can be shown. They cannot become files of an artifact.
     pub unreadable: Vec<String>,
 }
 
@@ -316,7 +316,7 @@ impl GitSnapshot {
     }
 }
 
-/// Somewhere in a tree.
+/// A location in a tree.
 struct TreeLocation {
     path: Vec<u8>,
     mode: EntryKind,

@@ -6,7 +6,7 @@ use tree::RelPath;
 
 use super::Error;
 
-/// More folders than anybody names; each file is held against each of them.
+/// More folders than a user names; each file is compared with each of them.
 const MOST_FOLDERS: usize = 1000;
 
 /// The folders that are taken; without any, everything is.
@@ -30,8 +30,8 @@ struct Folder {
 impl Sparse {
     /// Cleans paths relative to the root of the repository; `./a//b/../c` is `a/c`.
     ///
-    /// Differs(flux): there a path that is not clean, or begins with `/`, takes nothing, and `.` takes what begins with
-    /// a dot; here a path is cleaned, one that leaves the repository is refused, and `.` takes everything.
+    /// Differs(flux): in Flux a path that is not clean, or begins with `/`, takes nothing, and `.` takes what begins
+    /// with a dot; here a path is cleaned, one that leaves the repository is refused, and `.` takes everything.
     ///
     /// # Errors
     /// [`Error::InvalidSparse`] for a path that is absolute, leaves the repository or can be none.

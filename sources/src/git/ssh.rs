@@ -1,6 +1,6 @@
 //! `git-upload-pack` and `git-receive-pack` over SSH, spoken by ourselves: no `ssh` program, no agent, no files of a user.
 //!
-//! Elsewhere: which host keys are accepted (`known_hosts`), what is said over the channel (`conversation`).
+//! Elsewhere: which host keys are accepted (`known_hosts`), the conversation over the channel (`conversation`).
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -24,7 +24,7 @@ use super::wire::Wire;
 use super::{Auth, Error, Remote};
 use crate::http::{self, Egress};
 
-/// OpenSSH's default is 24. Decryption cannot be interrupted, so it has to end by itself.
+/// OpenSSH's default is 24. Decryption cannot be interrupted, so its cost has to be bounded.
 const MOST_KDF_ROUNDS: u32 = 1024;
 
 /// Connects, authenticates and starts the service.
@@ -79,7 +79,7 @@ pub(super) fn private_key(identity: &str, passphrase: Option<&str>) -> Result<Pr
     use russh::keys::Error as KeyError;
     let bad = |text: &str| Error::BadSecret(text.to_owned());
     // Parity(flux): Go reads encrypted keys in OpenSSH's format and in the old PEM form only.
-    // Besides, PKCS#8 lets whoever made the key say how much memory its decryption takes.
+    // Besides, in PKCS#8 the author of the key decides how much memory its decryption takes.
     if identity.contains("BEGIN ENCRYPTED PRIVATE KEY") {
         return Err(bad("`identity` is an encrypted PKCS#8 key: convert it with `ssh-keygen -p`"));
     }
@@ -151,7 +151,7 @@ async fn open(
     let mut session =
         client::connect_stream(config, tcp, check).await.map_err(|e| unreachable(&e))?;
 
-    // Only RSA keys have a choice, and the server may take a second to say what it prefers.
+    // Only RSA keys have a choice, and the server may take a second to name its preference.
     let hash = match key.algorithm() {
         Algorithm::Rsa { .. } => {
             session.best_supported_rsa_hash().await.map_err(|e| unreachable(&e))?.flatten()
@@ -242,7 +242,7 @@ impl Link {
                 return Err(self.wire.fail(Error::Refused { remote, message }));
             }
             Some(ChannelMsg::Close) | None => self.is_closed = true,
-            // What is left to come after the end of the output is what the program says about it.
+            // After the end of the output only the exit status and messages of the program follow.
             Some(_) => {}
         }
         Ok(())

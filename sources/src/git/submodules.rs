@@ -1,6 +1,6 @@
-//! Other repositories inside of a repository: what `.gitmodules` says, and as whom they are spoken to.
+//! Other repositories inside of a repository: parsing `.gitmodules`, and the credentials for them.
 //!
-//! Here: reading the file, finding the URL that is meant, deciding who gets credentials.
+//! Here: reading the file, resolving its URLs, deciding which servers get credentials.
 //! Elsewhere: fetching them one after the other (`checkout`).
 
 use std::collections::BTreeMap;
@@ -12,13 +12,13 @@ use super::remote::{RemoteUrl, Scheme};
 use super::{Credentials, Error, Remote};
 use crate::http::same_server;
 
-/// The file that says where submodules come from.
+/// The file with the URLs of submodules.
 pub(super) const FILE: &str = ".gitmodules";
 
 /// A thousand submodules take a tenth of it.
 pub(super) const LONGEST_FILE: u64 = 1 << 20;
 
-/// What a `.gitmodules` says: URLs by path.
+/// The content of a `.gitmodules`: URLs by path.
 ///
 /// # Errors
 /// [`Error::BadSubmodule`] for a file that cannot be read, and for a path that leaves the repository or leads
@@ -51,10 +51,10 @@ pub(super) fn urls(text: &[u8], remote: &str) -> Result<BTreeMap<String, String>
     Ok(urls)
 }
 
-/// The URL that is meant by one in a `.gitmodules` of the repository at `parent`.
+/// Resolves a URL in a `.gitmodules` of the repository at `parent`.
 ///
 /// # Errors
-/// Says why there is none that may be fetched.
+/// Why there is no URL that may be fetched.
 pub(super) fn resolve(parent: &RemoteUrl, url: &str) -> Result<RemoteUrl, String> {
     let url = url.trim();
     if url.starts_with("./") || url.starts_with("../") {
@@ -95,14 +95,14 @@ pub(super) fn is_at_home(root: &RemoteUrl, url: &RemoteUrl) -> bool {
     }
 }
 
-/// The remote of a submodule, with what is left of the root's time and limits to be filled in.
+/// The remote of a submodule; the caller fills in the rest of the root's time and limits.
 ///
-/// Differs(flux): there the credentials go wherever a submodule is; here they, and the certificates beside them, are for
-/// the server of the repository alone. Others are accessed anonymously, or with the credentials in the URL in `.gitmodules`.
-/// The proxy is the same for all.
+/// Differs(flux): in Flux the credentials go wherever a submodule is; here they, and the certificates beside them, are
+/// for the server of the repository alone. Others are accessed anonymously, or with the credentials in the URL in
+/// `.gitmodules`. The proxy is the same for all.
 ///
 /// # Errors
-/// Says what is missing to reach the submodule.
+/// What is missing to reach the submodule.
 pub(super) fn remote(root: &Remote, url: RemoteUrl) -> Result<Remote, String> {
     let credentials = if is_at_home(&root.url, &url) {
         root.credentials.clone()

@@ -1,6 +1,6 @@
 //! What every byte of one operation passes: its deadline, its cancellation and its limit.
 //!
-//! gix reports whatever a transport tells it as an error of its own. So whoever knows what went wrong
+//! gix reports every error of a transport as an error of its own. So the code that knows what went wrong
 //! leaves it here, and [`Wire::explain`] gives it back in place of gix's text.
 
 use std::future::Future;
@@ -22,7 +22,7 @@ use super::{Context, Error, Remote};
 use crate::http::budget::{HostPermit, SendError};
 use crate::http::{Budgets, Busy};
 
-/// The most that is repeated of what a server said.
+/// The most of a server's message that is quoted.
 const LONGEST_QUOTE: usize = 300;
 
 /// A longer time than this is not meant; and the clock could not count it.
@@ -54,12 +54,13 @@ struct Inner {
     limit: u64,
     secrets: Mutex<Vec<RedactedValue<String>>>,
     budgets: Arc<Budgets>,
-    /// Where the operation asks. It has one permit, whatever it has open: one that waited for another could wait for itself.
+    /// The host of the operation. It has one permit for all its connections: a second one could wait for the first
+    /// forever.
     permit: Mutex<Option<Arc<HostPermit>>>,
     failure: Mutex<Option<Error>>,
     /// The refusal that the far end sent within the protocol.
     refusal: Mutex<Option<String>>,
-    /// What the far end said beside the protocol: its standard error.
+    /// The output of the far end beside the protocol: its standard error.
     aside: Mutex<String>,
 }
 
@@ -175,7 +176,7 @@ impl Wire {
         }
     }
 
-    /// Whether the last answer said that its host wants no requests.
+    /// Whether the last answer was that its host refuses requests.
     pub(super) fn check_host(&self) -> Result<(), Error> {
         let permit = self.0.permit.lock().clone();
         permit.map_or(Ok(()), |permit| permit.check()).map_err(|busy| self.busy(busy))
@@ -204,7 +205,7 @@ impl Wire {
         Error::TimedOut { remote: self.remote(), timeout: self.0.timeout }
     }
 
-    /// Counts what came in, and keeps a refusal that it starts with.
+    /// Counts received bytes, and keeps a refusal that they start with.
     pub(super) fn receive(&self, bytes: &[u8]) -> io::Result<()> {
         let length = bytes.len() as u64;
         let before = self.0.received.fetch_add(length, Ordering::Relaxed);
@@ -232,7 +233,7 @@ impl Wire {
         self.0.failure.lock().take()
     }
 
-    /// Forgets what went wrong: something else is tried, with the time that is left.
+    /// Forgets the last error: another way is tried, with the time that is left.
     pub(super) fn start_over(&self) {
         *self.0.failure.lock() = None;
         *self.0.refusal.lock() = None;
@@ -244,7 +245,7 @@ impl Wire {
         self.0.secrets.lock().push(RedactedValue::new(text.to_owned()));
     }
 
-    /// What a server said, fit to be repeated.
+    /// A message of a server, fit to be quoted.
     pub(super) fn quote(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in self.0.secrets.lock().iter().map(RedactedValue::expose) {
@@ -263,7 +264,7 @@ impl Wire {
         }
     }
 
-    /// Remembers what the far end says beside the protocol.
+    /// Remembers the output of the far end beside the protocol.
     pub(super) fn overhear(&self, bytes: &[u8]) {
         let mut aside = self.0.aside.lock();
         if aside.len() < 4 * LONGEST_QUOTE {
@@ -325,7 +326,7 @@ impl Wire {
 }
 
 /// The text of an `ERR` line near the start of what a server sends. gix does not look for it everywhere,
-/// and then complains about whatever it expected instead.
+/// and then complains about what it expected instead.
 fn refusal(bytes: &[u8]) -> Option<String> {
     const ERROR_SEARCH_BYTES: usize = 1024;
     let start = &bytes[..bytes.len().min(ERROR_SEARCH_BYTES)];

@@ -48,7 +48,7 @@ pub struct Busy {
     pub until: Timestamp,
     /// What it answered.
     pub status: u16,
-    /// Somebody is about to find out whether it serves again.
+    /// Whether a request is about to find out whether the host serves again.
     pub is_tried: bool,
 }
 
@@ -75,11 +75,11 @@ pub enum SendError {
 /// The budgets of all hosts. One for the process.
 ///
 /// # Guarantees
-/// Whoever waits for a permit gets it in turn, so an object that asks one thing after the other cannot keep out
-/// others; whoever asks in parallel bounds that itself. Requests to a host that responds with 429 are paused for as long as it says,
-/// from a second to an hour, or else for two seconds and each time twice as long, up to five minutes; so is one that
-/// answers 503 and says for how long, or three times in a row. Then one request tries whether it serves again, and until
-/// that is known all others are turned away.
+/// Requests that wait for a permit get it in turn, so an object that asks one thing after the other cannot keep out
+/// others; a caller that asks in parallel bounds that itself. Requests to a host that responds with 429 are paused for
+/// the time in its `Retry-After`, from a second to an hour, or else for two seconds and each time twice as long, up to
+/// five minutes; so is a host that answers 503 with a `Retry-After`, or three times in a row. Then one request tries
+/// whether it serves again, and until that is known all others are turned away.
 #[derive(Debug)]
 pub struct Budgets {
     limits: HostLimits,
@@ -116,23 +116,23 @@ impl Budgets {
         Self { limits: HostLimits::default(), egress, hosts: Arc::default() }
     }
 
-    /// The same budgets, for those who may ask other servers.
+    /// The same budgets, for requests with another egress policy.
     #[must_use]
     pub fn for_servers(&self, egress: Egress) -> Self {
         Self { limits: self.limits, egress, hosts: self.hosts.clone() }
     }
 
-    /// Which servers specs may name. Whoever sends checks URLs by it, and has clients that look names up by it.
+    /// Which servers specs may name. The sender checks URLs by it, and has clients that look names up by it.
     pub fn egress(&self) -> &Egress {
         &self.egress
     }
 
     /// Waits for a permit for the host of a URL. Any number of requests can be sent from it, one after the other.
     ///
-    /// Whoever has a permit for one host must not wait for another one at the same, nor for a permit of another kind.
+    /// A caller that holds a permit must not wait for another one at the same host, nor for a permit of another kind.
     ///
     /// # Errors
-    /// The host is closed; nobody waits for it to open.
+    /// The host is closed; the call does not wait for it to open.
     pub async fn permit(&self, url: &Url) -> Result<HostPermit, Busy> {
         let host = self.host(url);
         host.peek()?;
@@ -185,7 +185,7 @@ impl Budgets {
         let now = Timestamp::now();
         let mut state = host.state.lock();
         let said = HostAvailability::of(status, headers, now);
-        // Whoever asks past the gate tries as soon as the time is over.
+        // A request without a permit tries as soon as the time is over.
         let ticket = state.0.admit(now).unwrap_or(Ticket::Usual);
         state.0.learn(ticket, said, now);
     }
@@ -246,12 +246,12 @@ pub struct HostPermit {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Gives a trial back if nobody waits for its end.
+/// Gives a trial back if its request is dropped before the end.
 struct Asking<'h>(&'h Host, Ticket);
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        // Without effect once something was learned.
+        // Without effect after a result was noted.
         self.0.state.lock().0.abandon(self.1);
     }
 }
@@ -283,7 +283,7 @@ impl HostPermit {
         Ok(answer)
     }
 
-    /// What its host said last, if that closed it.
+    /// The last answer of its host, if that closed it.
     ///
     /// # Errors
     /// The host is closed.
@@ -300,7 +300,7 @@ pub struct LimitedResponse {
 }
 
 impl LimitedResponse {
-    /// When the host wants to be asked again, where it just said so; for an answer that is 429 or 503.
+    /// When the host accepts requests again, if this answer is 429 or 503.
     ///
     /// # Errors
     /// The host is closed.

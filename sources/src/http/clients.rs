@@ -1,6 +1,7 @@
-//! Clients that are kept with their connections, so that a server is not shaken hands with at each look.
+//! Clients that are kept with their connections, so that not every request needs a handshake.
 //!
-//! Here: who shares one, how long it lives. Elsewhere: how a client is built ([`super::client_within`]), which reads all authorities of the system.
+//! Here: which requests share one, how long it lives. Elsewhere: how a client is built ([`super::client_within`]),
+//! which reads all authorities of the system.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,12 +12,12 @@ use sha2::{Digest, Sha256};
 
 use super::{Egress, Error, Proxy, Tls, Trust, client_trusting};
 
-/// Clients that are kept; remotes that trust and show the same share one.
+/// Clients that are kept; remotes with the same authorities, client certificate and proxy share one.
 const MOST_CLIENTS: usize = 64;
-/// A client is replaced then, and with it connections to where a name once led and to whom was once trusted.
+/// After this a client is replaced, and with it connections to former addresses of a name and with former authorities.
 const OLDEST_CLIENT: Duration = Duration::from_secs(600);
 
-/// Clients by whom they trust, what they show and which proxy they use; the 64 that were used last, for ten minutes each.
+/// Clients by trusted authorities, client certificate and proxy; the 64 that were used last, for ten minutes each.
 ///
 /// # Assumes
 /// The runtime that drives the first request drives them all: kept connections live on it.
@@ -50,7 +51,7 @@ impl Clients {
 
     /// A client, with the connections that it still has.
     ///
-    /// Credentials other than certificates and the proxy's go with each request, so they do not tell clients apart.
+    /// Credentials other than certificates and the proxy's go with each request, so they are not part of the key.
     ///
     /// # Errors
     /// As [`super::client`].
@@ -58,7 +59,7 @@ impl Clients {
         self.client_trusting(tls, Trust::Instead, proxy)
     }
 
-    /// As [`Clients::client`], with a say in what authorities of one's own mean.
+    /// As [`Clients::client`]; `trust` decides how custom authorities are used.
     ///
     /// # Errors
     /// As [`super::client`].
@@ -87,7 +88,7 @@ impl Clients {
     }
 }
 
-/// A digest that stands for what it was made of.
+/// A digest that identifies its input.
 pub(crate) type Key = [u8; 32];
 
 /// A digest of parts that may be absent; no two lists of parts look alike.
@@ -102,7 +103,7 @@ pub(crate) fn key(parts: &[Option<&[u8]>]) -> Key {
     digest.finalize().into()
 }
 
-/// What tells clients apart; credentials that go with each request do not.
+/// The key of a client; credentials that go with each request are not part of it.
 pub(crate) fn client_key(tls: &Tls, proxy: Option<&Proxy>) -> Key {
     let identity = tls.identity.as_ref();
     let [address, username, password] = proxy.map(Proxy::parts).unwrap_or_default();
@@ -116,7 +117,7 @@ pub(crate) fn client_key(tls: &Tls, proxy: Option<&Proxy>) -> Key {
     ])
 }
 
-/// A map that holds so many values and no more: the one that was used longest ago makes room.
+/// A map with a limited number of values: the one that was used longest ago makes room.
 pub(crate) struct Lately<V> {
     most: usize,
     /// Counts uses; the larger the number at an entry, the later it was used.

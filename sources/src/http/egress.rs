@@ -1,4 +1,4 @@
-//! Which servers may be asked, where whoever names one is not whoever runs this program.
+//! Which servers may be asked, where the author of a spec is not the operator of this program.
 //!
 //! Names are checked by the addresses that they lead to, each time they are looked up for a connection, so that neither a
 //! redirect nor a name that leads elsewhere the second time gets around it.
@@ -22,7 +22,7 @@ use addresses::{Sort, forms, sort};
 /// Which servers may be asked.
 #[derive(Debug, Clone, Default)]
 pub enum Egress {
-    /// All: for servers that whoever runs this program names.
+    /// All: for servers that the operator of this program names.
     #[default]
     Anywhere,
     /// Those that a spec may name.
@@ -41,7 +41,7 @@ pub enum Egress {
 /// What no spec may name, wherever it may be.
 ///
 /// # Guarantees
-/// Link-local addresses and the metadata of clouds are always refused, whatever else is allowed.
+/// Link-local addresses and the metadata of clouds are always refused; no other rule allows them.
 #[derive(Debug, Default)]
 pub struct Rules {
     /// This machine may be named after all.
@@ -98,7 +98,7 @@ impl Rules {
     }
 }
 
-/// Why a server is not asked. It does not say where the name leads, since that may be nobody's business.
+/// Why a server is not asked. The text leaves out where the name leads, since that may be confidential.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{host}` {}", .why.words())]
 pub struct EgressDeniedError {
@@ -130,7 +130,7 @@ impl Why {
     }
 }
 
-/// The refusal at the bottom of a chain of errors, if it is one.
+/// The refusal at the bottom of a chain of errors, if there is one.
 pub fn refusal<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e EgressDeniedError> {
     let mut current = Some(error);
     while let Some(error) = current {
@@ -156,7 +156,7 @@ impl Egress {
         let address = match url.host() {
             Some(Host::Ipv4(address)) => IpAddr::V4(address),
             Some(Host::Ipv6(address)) => IpAddr::V6(address),
-            // Only of web addresses is it known that a host of numbers is an address.
+            // Only in web addresses a host of numbers is always an address.
             Some(Host::Domain(name)) if !matches!(url.scheme(), "http" | "https") => {
                 match Url::parse(&format!("http://{name}")) {
                     Ok(web) => return self.admits(&web),
@@ -172,7 +172,7 @@ impl Egress {
     /// The addresses of a host, given as a name or an address, that may be asked.
     ///
     /// # Errors
-    /// None of them may be ([`EgressDeniedError`] inside), or the name is not known.
+    /// None of the addresses is allowed ([`EgressDeniedError`] inside), or the name is not known.
     pub async fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let found: Vec<SocketAddr> = tokio::net::lookup_host((bare, port)).await?.collect();

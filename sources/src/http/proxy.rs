@@ -18,9 +18,9 @@ const LONGEST_OF_SOCKS: usize = 255;
 /// A proxy: `http`, `https` or `socks5`, which is asked for every connection to any host.
 ///
 /// It looks names up itself and decides what is reached through it. Where it is itself is checked as servers are
-/// ([`Egress::Named`]): whoever may name a proxy could name the metadata of a cloud, and have them asked that way.
+/// ([`Egress::Named`]): a user who may name a proxy could name the metadata of a cloud, and have them asked that way.
 ///
-/// `Display` and `Debug` leave out whatever could be a credential.
+/// `Display` and `Debug` leave out all that could be a credential.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     /// Without user and password.
@@ -112,13 +112,13 @@ impl Proxy {
         })
     }
 
-    /// What tells it from other proxies, credentials included; for digests only.
+    /// The values that identify the proxy, credentials included; for digests only.
     pub(crate) fn parts(&self) -> [Option<&[u8]>; 3] {
         let username = self.username.as_deref().map(str::as_bytes);
         [Some(self.url.as_str().as_bytes()), username, Some(self.password.expose().as_bytes())]
     }
 
-    /// The password, which must not be repeated by anybody.
+    /// The password, which must not appear in any message.
     pub(crate) fn password(&self) -> &RedactedValue<String> {
         &self.password
     }
@@ -139,13 +139,13 @@ impl fmt::Debug for Proxy {
 const REJECTED: &str = "authentication failed at the SOCKS proxy";
 const OTHER_METHOD: &str = "the SOCKS proxy requires another authentication method; check `username` and `password` of its Secret";
 
-/// What the SOCKS part of the HTTP client says, as it is told; without this one would look in vain for what to do.
+/// Replaces an error of the SOCKS part of the HTTP client, which does not say what to do.
 pub(super) fn socks_words(text: &str) -> Option<&'static str> {
     Some(match text.strip_prefix("SOCKS error: ")? {
         // It hides why.
         "failed to create underlying connection" => "cannot connect to the SOCKS proxy",
         "credentials not accepted" => REJECTED,
-        // It says that too where there are none, and the proxy wants some.
+        // The proxy returns this also if it requires credentials and none are set.
         "server does not support user/pass authentication"
         | "server implements authentication incorrectly" => OTHER_METHOD,
         "failed parsing server response" => "the server is not a SOCKS5 proxy",
@@ -154,7 +154,8 @@ pub(super) fn socks_words(text: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether a proxy wants other credentials; it says so while a connection is made, so there is no answer to examine.
+/// Whether a proxy refuses the credentials; that happens while a connection is made, so there is no response to
+/// examine.
 pub(crate) fn is_refusal_of_proxy(cause: &str) -> bool {
     cause.contains("proxy authorization required")
         || [REJECTED, OTHER_METHOD].iter().any(|socks| cause.starts_with(socks))

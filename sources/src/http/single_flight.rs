@@ -11,17 +11,17 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// So many keys are remembered before those are forgotten that nobody waits for and nothing is kept of.
+/// From so many keys on, those are forgotten for which no caller waits and no value is kept.
 const MANY_KEYS: usize = 4096;
 
-/// Values by key, each fetched once for all who want it at the same time, and kept for 80 % of its life.
+/// Values by key, each fetched once for all concurrent callers, and kept for 80 % of its life.
 ///
-/// A key holds everything that decides what is fetched, credentials as a digest included: whoever asks with the same
-/// key gets the same value.
+/// A key holds everything that decides what is fetched, credentials as a digest included: callers with the same key get
+/// the same value.
 ///
 /// # Guarantees
-/// A failure is shared by those who waited for it, and by nobody after them. When whoever fetches gives up, the next one
-/// who waits fetches. Values are not shown by `Debug`.
+/// A failure is shared by the callers that waited for it, and by none after them. When the caller that fetches gives
+/// up, the next one that waits fetches. Values are not shown by `Debug`.
 pub struct SingleFlightCache<K, T, E> {
     slots: Mutex<BTreeMap<K, Arc<Slot<T, E>>>>,
 }
@@ -70,12 +70,13 @@ fn kept_for(life: Duration) -> Duration {
 }
 
 impl<K: Ord + Clone, T, E: Clone> SingleFlightCache<K, T, E> {
-    /// The value of a key: one that is kept, the one that somebody else is fetching, or what `fetch` gives.
+    /// The value of a key: one that is kept, the one that another caller is fetching, or what `fetch` gives.
     ///
-    /// `fetch` says how long the value lives from now; without a life it is only for those who wait for it already.
+    /// `fetch` returns how long the value lives from now; without a life it is only for callers that wait for it
+    /// already.
     ///
     /// # Errors
-    /// What `fetch` says, or the one of somebody who was waited for.
+    /// The error of `fetch`, or of the other caller's fetch.
     pub async fn get(
         &self,
         key: &K,
@@ -98,7 +99,7 @@ impl<K: Ord + Clone, T, E: Clone> SingleFlightCache<K, T, E> {
         let until = life.and_then(|life| Instant::now().checked_add(kept_for(life)));
         *slot.fresh_until.lock() = until;
         slot.ended.fetch_add(1, Ordering::AcqRel);
-        // Those who wait hold the slot, and find the value; without a life nobody else does.
+        // Callers that wait hold the slot, and find the value; without a life no later caller does.
         latest.0 = Some(value.clone());
         drop(latest);
         if until.is_none() {

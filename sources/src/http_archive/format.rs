@@ -14,11 +14,11 @@ use super::{Download, Error};
 use crate::archive::{Contents, ExtractOptions, extract, unzip};
 use crate::ignore::{self, IGNORE_FILE, Matcher};
 
-/// A larger file of YAML is none that anybody wrote.
+/// The largest file of YAML; no manifest that people write is larger.
 const LARGEST_YAML: u64 = 16 << 20;
-/// What a file of YAML is called whose URL does not say.
+/// The name of a file of YAML whose URL has none.
 const USUAL_NAME: &str = "manifest.yaml";
-/// Where a tar archive says that it is one.
+/// Where the magic bytes of a tar archive are.
 const TAR_MAGIC: std::ops::Range<usize> = 257..262;
 
 /// What is in a download: the files of an archive, or one file of YAML under the name that its URL has. Blocks.
@@ -68,7 +68,7 @@ fn yaml(
     }
     let documents = goyaml::documents(&bytes, &goyaml::YamlLimits::default())
         .map_err(|error| format(error.to_string()))?;
-    // What was there would be deleted for it.
+    // The existing objects would be deleted for an empty file.
     if documents.is_empty() {
         return Err(format("it is empty".to_owned()));
     }

@@ -26,10 +26,10 @@ const LONGEST_VALIDATOR: usize = 1024;
 ///
 /// # Guarantees
 /// Credentials go to the server of the URL and no other; redirects stay within HTTP, never leave TLS, and are ten at most.
-/// What came is whole, within the limits, and has the digest that the remote names.
+/// The result is complete, within the limits, and has the digest that the remote names.
 ///
 /// # Errors
-/// Why there is nothing. [`Error::Busy`] says when to ask again.
+/// Why there is no result. [`Error::Busy`] has the time for the next attempt.
 pub async fn ask(
     remote: &Remote,
     validators: Option<&Validators>,

@@ -24,7 +24,7 @@ fn answer(head: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Answers a path with its bytes; whoever has the right `If-None-Match` with 304.
+/// Answers a path with its bytes, and a request with the right `If-None-Match` with 304.
 async fn serve(answers: Vec<(&'static str, Vec<u8>)>) -> (String, HttpRequestLog) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());

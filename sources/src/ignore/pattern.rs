@@ -5,12 +5,12 @@
 
 use super::glob::Glob;
 
-/// What a matching pattern says of a path.
+/// The effect of a matching pattern on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IgnoreVerdict {
     /// It is left out.
     Exclude,
-    /// It is kept, whatever earlier patterns said.
+    /// It is kept, even if an earlier pattern excluded it.
     Include,
 }
 
@@ -64,7 +64,7 @@ impl Pattern {
         Self { verdict, only_dirs, shape: shape.unwrap_or(PatternShape::Nothing) }
     }
 
-    /// What the pattern says of a path, given as its parts; nothing when it does not match.
+    /// The effect on a path, given as its parts; `None` when the pattern does not match.
     pub(super) fn judge(&self, path: &[&str], is_dir: bool) -> Option<IgnoreVerdict> {
         let rest = match &self.shape {
             PatternShape::Nothing => None,

@@ -129,7 +129,7 @@ pub(super) async fn decrypt(
     Err(answer.refused(said, &[token.as_str(), secret.as_str()], advice.to_owned()))
 }
 
-/// As whom vaults are asked, and the secret of that.
+/// The credentials for vaults, and their secret.
 ///
 /// Parity(flux): the first of these that the Secret has: an application with a secret, one as the command line of Azure
 /// writes it, a managed identity.
@@ -164,7 +164,7 @@ fn identity(session: &Session<'_>) -> Result<(AzureIdentity, String), Why> {
         return application(tenant, client, secret);
     }
     let client = member("clientId").ok_or_else(|| bad("it has no `clientId`"))?;
-    // It is an identity of the machine, whatever names it.
+    // Such an identity belongs to the machine, so a Secret may not choose it without permission.
     session.own("a managed identity of windlass's machine", ENTRY)?;
     Ok((AzureIdentity::Environment { client: Some(client) }, String::new()))
 }

@@ -23,7 +23,7 @@ use crate::bucket::request_context::printable;
 /// The entry of the Secret.
 const ENTRY: &str = "sops.gcp-kms";
 
-/// Where the environment says that the service is, as for sops.
+/// The variable with the endpoint of the service, as for sops.
 const ENDPOINT: &str = "SOPS_GCP_KMS_ENDPOINT";
 
 /// What gives tokens, once it is known.
@@ -90,7 +90,7 @@ pub(super) async fn decrypt(
     Err(answer.refused(&said, &[token.expose().as_str()], advice.to_owned()))
 }
 
-/// A token for the service; empty where a key says that none is wanted.
+/// A token for the service; empty if a key disables tokens.
 async fn token(session: &mut Session<'_>) -> Result<RedactedValue<String>, Why> {
     if session.google.is_none() {
         let identity = match &session.credentials.gcp_kms {

@@ -20,7 +20,7 @@ struct Server {
 }
 
 impl Server {
-    /// Without an answer it says nothing.
+    /// A server with this answer; without one it does not respond.
     fn start(answer: Option<String>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -87,7 +87,7 @@ fn session<'k>(keys: &'k Keys, flag: Option<&'static str>, egress: &Egress) -> S
     session
 }
 
-/// What a Vault says, to who has a token.
+/// The answer of a Vault to a request with a token.
 async fn asked(server: &Server) -> Result<DataKey, String> {
     let keys = keys(&[("sops.vault-token", TOKEN)]);
     let mut session = session(&keys, None, &Egress::with_loopback());
@@ -271,7 +271,7 @@ async fn without_credentials_of_the_secret_the_flag_is_named_and_no_server_asked
     let why = session.decrypt(&vault("http://127.0.0.1:1", "k")).await.unwrap_err().to_string();
     assert!(why.contains("add `sops.vault-token` to the Secret"), "{why}");
 
-    // A managed identity is the machine's, whatever names it.
+    // A managed identity belongs to the machine, even if a Secret names it.
     let keys = keys(&[("sops.azure-kv", "clientId: c\n")]);
     let mut session = self::session(&keys, flag, &Egress::with_loopback());
     let why = session.decrypt(&azure).await.unwrap_err().to_string();

@@ -99,7 +99,7 @@ pub(super) async fn decrypt(
     Err(Why::Unsupported)
 }
 
-/// Where an answer says that the active server is.
+/// The URL of the active server in an answer.
 fn redirected(answer: &KmsResponse, from: &Url) -> Option<Url> {
     if !matches!(answer.status, 301 | 302 | 307 | 308) {
         return None;

@@ -10,7 +10,7 @@ const MAX_HEADER_BYTES: usize = 8192;
 pub(super) enum Challenge {
     /// User and password with each request.
     Basic,
-    /// A token, which somebody gives for a service.
+    /// A token of the token service at `realm`, for a service.
     Bearer { realm: String, service: Option<String> },
 }
 

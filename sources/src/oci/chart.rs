@@ -16,7 +16,7 @@ pub const CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
 /// The media type of the layer with a chart's provenance.
 pub const PROVENANCE: &str = "application/vnd.cncf.helm.chart.provenance.v1.prov";
 
-/// The version that a tag stands for. Tags cannot have a `+` in them, versions no `_`.
+/// The version of a tag. Tags cannot have a `+` in them, versions no `_`.
 pub fn version_of(tag: &str) -> String {
     tag.replace('_', "+")
 }
@@ -26,7 +26,7 @@ pub(crate) fn tag_of(version: &str) -> String {
     version.replace('+', "_")
 }
 
-/// Whether two texts are one version of a chart. A `v` in front changes none, and some tags have it.
+/// Whether two texts are the same version of a chart. A leading `v` does not matter, and some tags have it.
 pub fn is_same_version(one: &str, other: &str) -> bool {
     fn bare(version: &str) -> &str {
         version.strip_prefix('v').unwrap_or(version)
@@ -34,7 +34,7 @@ pub fn is_same_version(one: &str, other: &str) -> bool {
     bare(one) == bare(other)
 }
 
-/// The version that a tag says a chart has; nothing of one that says none in full, such as `latest` or `1.2`.
+/// The chart version in a tag; `None` if the tag is not a full version, such as `latest` or `1.2`.
 pub fn stated_version(tag: &str) -> Option<String> {
     let version = version_of(tag);
     let is_full = Version::parse_strict(version.strip_prefix('v').unwrap_or(&version)).is_ok();
@@ -43,7 +43,7 @@ pub fn stated_version(tag: &str) -> Option<String> {
 
 /// The versions of a chart that a repository has, in the registry's order: one to some requests.
 ///
-/// They are all that tags say, not only those that are versions.
+/// They are the texts of all tags, not only of those that are versions.
 ///
 /// # Errors
 /// As [`Session::tags`].
@@ -62,7 +62,7 @@ pub async fn resolve(client: &Session<'_>, version: &str) -> Result<Digest, Erro
 /// The chart of a manifest with a digest.
 ///
 /// # Errors
-/// It cannot be had, or is no chart.
+/// It cannot be fetched, or is not a chart.
 pub async fn pull(client: &Session<'_>, digest: &Digest) -> Result<(Manifest, Layer), Error> {
     let manifest = client.manifest(digest).await?;
     let layer = client.layer(layer_of(&manifest)?).await?;
@@ -74,7 +74,7 @@ pub async fn pull(client: &Session<'_>, digest: &Digest) -> Result<(Manifest, La
 /// Parity(flux): a version that is written in full is taken as it is, and no tag is listed for it.
 ///
 /// # Errors
-/// No tag is in the range, or the range is none.
+/// No tag is in the range, or the range is not valid.
 pub async fn choose(remote: &Remote, known: &RegistryCache, range: &str) -> Result<String, Error> {
     if Version::parse_strict(range).is_ok() {
         return Ok(range.to_owned());

@@ -1,6 +1,6 @@
-//! Registries of AWS (ECR): who the machine is, exchanged for a password that lasts twelve hours.
+//! Registries of AWS (ECR): the machine's identity, exchanged for a password that lasts twelve hours.
 //!
-//! Elsewhere: where credentials of the machine come from ([`crate::bucket`]), keeping a login ([`super::Known`]).
+//! Elsewhere: where credentials of the machine come from ([`crate::bucket`]), keeping a login ([`super::RegistryCache`]).
 //! The semantics are those of `ecr:GetAuthorizationToken` and `ecr-public:GetAuthorizationToken`.
 
 use std::sync::Arc;
@@ -25,23 +25,23 @@ use crate::bucket::s3::credentials;
 use crate::http::budget::SendError;
 use crate::http::{self, Budgets, Tls, root_cause};
 
-/// The registry that is one for all of AWS.
+/// The public registry, which is the same for all of AWS.
 const PUBLIC: &str = "public.ecr.aws";
 /// Where logins to it are given.
 const PUBLIC_REGION: &str = "us-east-1";
-/// What is asked; it names nothing.
+/// The request body; it has no parameters.
 const EMPTY_REQUEST_BODY: &[u8] = b"{}";
 /// Bytes of an answer; one has two to three KiB.
 const MAX_RESPONSE_BYTES: usize = 1 << 18;
 /// The longest life that is believed.
 const LONGEST_LIFE: f64 = 12.0 * 3600.0;
 
-/// Who gives logins for a registry.
+/// The service with logins for a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Service {
     registry: String,
     region: String,
-    /// Where it is, unless the environment says otherwise.
+    /// Its host, unless the environment names another one.
     host: String,
     is_public: bool,
 }
@@ -84,7 +84,7 @@ impl Service {
         Ok(Self { registry, region, host, is_public: false })
     }
 
-    /// What has the same logins. Whoever may log in to a region may log in to all registries there.
+    /// Registries with the same key share logins: a login for a region is one for all registries there.
     pub(super) fn key(&self) -> String {
         self.host.clone()
     }

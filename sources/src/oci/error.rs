@@ -1,6 +1,6 @@
-//! Why a registry did not give what was asked of it.
+//! Why a request to a registry failed.
 //!
-//! Every text names what was asked without credentials and without queries, which may be signed.
+//! Every text names the request without credentials and without queries, which may be signed.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::Digest;
 use crate::http::Busy;
 
-/// Why a registry did not give what was asked of it.
+/// Why a request to a registry failed.
 ///
-/// `Display` says what happened and, where something can be done, what.
+/// The text names what happened and, if something can be done, what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The URL names no repository.
@@ -33,7 +33,7 @@ pub enum Error {
     /// Something in a Secret cannot be used.
     #[error("{0}")]
     BadSecret(String),
-    /// The registry, or whoever gives tokens for it, does not accept our credentials, or wants some.
+    /// The registry, or its token service, does not accept our credentials, or wants some.
     #[error("{request}: {said}; check the registry credentials")]
     Unauthorized {
         /// Method and URL.
@@ -46,7 +46,7 @@ pub enum Error {
     Login {
         /// The registry.
         registry: String,
-        /// Who was asked, and what they said.
+        /// The service that was asked, and its answer.
         why: String,
     },
     /// There is no such repository, manifest or layer, or we may not see it. It may be pushed later.
@@ -68,7 +68,7 @@ pub enum Error {
     Unreachable {
         /// Host and port.
         registry: String,
-        /// What the system says.
+        /// The message of the operating system.
         cause: String,
     },
     /// The certificate of the registry is not accepted.
@@ -95,7 +95,7 @@ pub enum Error {
     /// Requests to the registry are paused, as it asked for.
     #[error(transparent)]
     Busy(#[from] Busy),
-    /// The registry refuses what was asked for another reason.
+    /// The registry refuses the request for another reason.
     #[error("{request}: {said}")]
     Refused {
         /// Method and URL.
@@ -111,14 +111,14 @@ pub enum Error {
         /// The longest time.
         limit: Duration,
     },
-    /// What came is not what was asked for.
+    /// The content does not have the requested digest.
     #[error("the digest of a {what} of {place} is not {expected}")]
     Mismatch {
         /// `manifest` or `layer`.
         what: &'static str,
         /// The repository.
         place: String,
-        /// What was asked for. What came is not told, as everywhere.
+        /// The requested digest. The actual one is left out, as in all such errors.
         expected: Digest,
     },
     /// There is more than may be.
@@ -132,7 +132,7 @@ pub enum Error {
     /// It is nothing that can be pulled.
     #[error("{place} has an unsupported media type: {found}")]
     UnsupportedMediaType {
-        /// What was asked for.
+        /// The requested tag, digest or repository.
         place: String,
         /// The media type.
         found: String,

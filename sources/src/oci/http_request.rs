@@ -1,4 +1,4 @@
-//! One question and its answer: plain or not, as whom, and where redirects lead.
+//! One request and its response: TLS or not, the credentials, and where redirects lead.
 
 use objects::RedactedValue;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, LOCATION};
@@ -14,7 +14,7 @@ use crate::http::{Egress, is_distrust, root_cause};
 /// Redirects of one question.
 const MOST_REDIRECTS: usize = 5;
 
-/// Why no request goes to an address that somebody else named.
+/// Why an address from a response of the registry is not asked.
 pub(super) fn is_off_limits(url: &Url, is_plain: bool) -> Option<&'static str> {
     if url.host().is_none() {
         return Some("it has no host");
@@ -53,7 +53,7 @@ impl Session<'_> {
 
     fn failed(&self, host: Option<String>, error: &reqwest::Error) -> Error {
         let registry = match host {
-            // A token or a layer may come from somebody else.
+            // Another server may have sent a token or a layer.
             Some(host) if !self.remote.repository.registry().starts_with(&host) => host,
             _ => self.remote.repository.registry().to_owned(),
         };
@@ -85,12 +85,12 @@ impl Session<'_> {
             }
             Err(error) => matches!(error, Error::Unauthorized { .. }),
         };
-        // A cloud may take a login back before its time; ECR says 403 of one that is too old.
+        // A cloud may take a login back before its time; ECR answers 403 to one that is too old.
         if is_refused && !is_renewed && self.renew_login(is_plain).await? {
             answer = self.authorized(method, path, accept, is_plain).await;
         }
         if matches!(answer, Err(Error::Unreachable { .. })) {
-            // What is spoken there may have changed.
+            // The server may have changed between HTTP and HTTPS.
             self.access().set_plain(None);
         }
         answer
@@ -111,9 +111,9 @@ impl Session<'_> {
         Url::parse(&format!("{scheme}://{registry}/v2/{name}/{path}")).map_err(unusable)
     }
 
-    /// Whether the registry speaks plain HTTP; found out once.
+    /// Whether the registry uses plain HTTP; found out once.
     ///
-    /// Parity(flux): HTTPS is tried first, and HTTP only where that is allowed and HTTPS did not come about.
+    /// Parity(flux): HTTPS is tried first, and HTTP only if that is allowed and the HTTPS connection fails.
     async fn is_plain(&self) -> Result<bool, Error> {
         if let Some(known) = self.access().is_plain() {
             return Ok(known);
@@ -143,7 +143,7 @@ impl Session<'_> {
         let header = self.access().authorization(self, is_plain).await?;
         let (answer, is_theirs) =
             self.follow(&method, &url, accept, header.as_ref(), is_plain).await?;
-        // What somebody else asks for is not theirs to ask.
+        // A redirect target that asks for credentials does not get those of the registry.
         if answer.status() != StatusCode::UNAUTHORIZED || !is_theirs {
             return Ok(answer);
         }

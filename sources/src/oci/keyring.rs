@@ -67,7 +67,7 @@ impl Keyring {
         Ok(true)
     }
 
-    /// Whether there are none.
+    /// Whether there are no credentials.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

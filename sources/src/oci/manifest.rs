@@ -1,4 +1,4 @@
-//! What manifests say: layers, annotations, and of an index which manifest is ours.
+//! Manifests: layers, annotations, and the manifest of an index that is used.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// What is asked for where a manifest is.
+/// The `Accept` header of requests for manifests.
 pub(super) const ACCEPTED: &str = "application/vnd.oci.image.manifest.v1+json, \
     application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.v2+json, \
     application/vnd.docker.distribution.manifest.list.v2+json";
@@ -22,15 +22,15 @@ const MOST_ANNOTATED: usize = 256 << 10;
 /// The manifest of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// The media type of its configuration, which tells what kind of artifact it is.
+    /// The media type of its configuration, which determines the kind of artifact.
     pub config: String,
     /// Its layers, in order.
     pub layers: Vec<Descriptor>,
-    /// What it says of itself.
+    /// Its annotations.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What a manifest says of a layer.
+/// The description of a layer in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Descriptor {
     /// What it is.
@@ -63,7 +63,7 @@ impl Manifest {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ParsedManifest {
     Image(Manifest),
-    /// An index, and which of its manifests is ours.
+    /// An index, and which of its manifests is used.
     Index(Digest),
 }
 

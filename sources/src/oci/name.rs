@@ -31,7 +31,7 @@ impl OciRepositoryName {
     /// else the registry is Docker's.
     ///
     /// # Errors
-    /// [`Error::InvalidUrl`] says what is wrong.
+    /// [`Error::InvalidUrl`] with the problem.
     pub fn parse(url: &str) -> Result<Self, Error> {
         let bad = |reason: String| Error::InvalidUrl { reason };
         let name = url
@@ -68,7 +68,7 @@ impl OciRepositoryName {
             let reason = "credentials belong in the Secret of spec.secretRef, not in the URL";
             return Err(bad(reason.to_owned()));
         }
-        // Whatever a URL's host could not be would turn requests elsewhere: a user, a path, a query.
+        // Text that cannot be the host of a URL would redirect requests: a user, a path, a query.
         let parsed = url::Url::parse(&format!("https://{registry}/"));
         let is_host = parsed.is_ok_and(|parsed| {
             parsed.username().is_empty() && parsed.password().is_none() && parsed.path() == "/"
@@ -96,7 +96,7 @@ impl OciRepositoryName {
         &self.path
     }
 
-    /// Parity(flux): registries of this machine and of private networks of version 4 may speak plain HTTP unasked.
+    /// Parity(flux): registries of this machine and of private IPv4 networks may use plain HTTP without `insecure`.
     pub(super) fn is_near(&self) -> bool {
         let host = match self.registry.rsplit_once(':') {
             Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
@@ -118,7 +118,7 @@ impl Digest {
     /// Reads a digest.
     ///
     /// # Errors
-    /// [`Error::InvalidReference`]: it is none, or of another algorithm.
+    /// [`Error::InvalidReference`]: it is not a digest, or of another algorithm.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let bad = |reason: &str| Error::InvalidReference {
             kind: "digest",
@@ -188,7 +188,7 @@ impl Reference {
         }
     }
 
-    /// The revision of an artifact with a digest: `tag@digest`, or the digest alone where nothing but that was asked for.
+    /// The revision of an artifact with a digest: `tag@digest`, or the digest alone if no tag was asked for.
     pub fn revision(&self, digest: &Digest) -> String {
         match self {
             Self::Tag(tag) => format!("{tag}@{digest}"),

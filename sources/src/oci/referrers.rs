@@ -17,14 +17,14 @@ impl Session<'_> {
         &self.remote.repository
     }
 
-    /// Sends the requests of a search until it needs no more, all within one time.
+    /// Sends the requests of a search until it is complete, all within one timeout.
     ///
     /// # Guarantees
-    /// Something is missing only where the registry says so, or where it is larger than a signature may be: who may push
-    /// could have every search fail otherwise, and so hide good signatures.
+    /// An answer counts as missing only if the registry reports that, or if it is larger than a signature may be:
+    /// otherwise a user who may push could make every search fail, and so hide good signatures.
     ///
     /// # Errors
-    /// The registry did not say, or sent something else.
+    /// The registry did not respond, or not with a valid answer.
     pub async fn gather(&self, mut search: Search) -> Result<Search, Error> {
         self.within(async {
             loop {
@@ -65,7 +65,8 @@ impl Session<'_> {
         }
     }
 
-    /// `None`: the registry has no API of referrers. Parity(flux): so say four kinds of refusal, and an answer that is no index.
+    /// `None`: the registry has no API of referrers. Parity(flux): four kinds of refusal, and an answer that is not an
+    /// index, count as that.
     async fn referrers(&self, digest: &str) -> Result<Option<RegistryBlob>, Error> {
         let path = format!("referrers/{digest}");
         let asked = self.ask(Method::GET, &path, INDEX).await?;
@@ -78,7 +79,7 @@ impl Session<'_> {
         if !is_index {
             return Ok(None);
         }
-        // One that is too large has none that counts, which is not to say that the registry has no such API.
+        // A list that is too large counts as empty, but the registry still has the API.
         let body = match read(self, &path, answer, self.remote.limits.manifest).await {
             Err(Error::TooLarge { .. }) => Vec::new(),
             body => body?,

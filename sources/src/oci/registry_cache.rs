@@ -1,4 +1,4 @@
-//! What is remembered of registries from one look to the next, so that looking again is one small request.
+//! What is remembered of registries from one look to the next, so that another look needs only one small request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::http::{self, Budgets, Logins, Trust};
 
 /// Repositories of which it is remembered what they ask for.
 const MOST_ACCESSES: usize = 4096;
-/// Clients that are kept; remotes that trust and show the same share one.
+/// Clients that are kept; remotes with the same authorities, client certificate and proxy share one.
 const MOST_CLIENTS: usize = 64;
-/// A client is replaced then, and with it connections to where a name once led and to whom was once trusted.
+/// After this a client is replaced, and with it connections to former addresses of a name and with former authorities.
 const OLDEST_CLIENT: Duration = Duration::from_secs(600);
 
 /// What is remembered of registries. Keep one for all remotes.
 ///
 /// # Guarantees
 /// Losing it costs requests, never an answer. It holds at most 4096 tokens and 64 clients; those that were used longest
-/// ago go first. Whoever has other credentials has another token.
+/// ago go first. Other credentials have another token.
 pub struct RegistryCache {
     accesses: Mutex<Lately<Arc<Access>>>,
     clients: Mutex<Lately<(reqwest::Client, Instant)>>,
@@ -57,14 +57,14 @@ impl RegistryCache {
         Self { budgets, ..self }
     }
 
-    /// What logs in to a registry of AWS (ECR), as the environment of this process says who it is.
+    /// A login for a registry of AWS (ECR), with the credentials in the environment of this process.
     ///
-    /// It is asked for once for all who need it, and again when four fifths of its life are over. The environment may
-    /// name who is asked, as for AWS's own programs: `AWS_ENDPOINT_URL_ECR`, `AWS_ENDPOINT_URL_ECR_PUBLIC`,
+    /// It is requested once for all callers, and again when four fifths of its life are over. The environment may name
+    /// another service, as for AWS's own programs: `AWS_ENDPOINT_URL_ECR`, `AWS_ENDPOINT_URL_ECR_PUBLIC`,
     /// `AWS_ENDPOINT_URL`.
     ///
     /// # Errors
-    /// [`Error::InvalidUrl`]: the registry is none of AWS. [`Error::Login`]: there are no credentials, they are not
+    /// [`Error::InvalidUrl`]: the registry is not one of AWS. [`Error::Login`]: there are no credentials, they are not
     /// accepted, or all that takes longer than `limit`.
     pub async fn login_to_aws(
         &self,
@@ -74,7 +74,7 @@ impl RegistryCache {
         self.login(&ecr::Service::of(repository.registry())?, limit).await
     }
 
-    /// A login in place of the one of a remote, which was refused; one that somebody was given meanwhile is as good.
+    /// A login that replaces the refused one of a remote; one that another caller got meanwhile is as good.
     pub(super) async fn login_instead(&self, remote: &Remote) -> Result<Auth, Error> {
         let service = ecr::Service::of(remote.repository.registry())?;
         self.logins.forget_if(&service.key(), |login| *login == remote.auth).await;
@@ -110,7 +110,7 @@ impl RegistryCache {
         Ok(client)
     }
 
-    /// What a repository asks of those who have these credentials.
+    /// The access to a repository with these credentials.
     pub(super) fn access(&self, remote: &Remote) -> Arc<Access> {
         let key = access_key(remote);
         let mut accesses = self.accesses.lock();
@@ -123,7 +123,7 @@ impl RegistryCache {
     }
 }
 
-/// Parity(flux): authorities of one's own are trusted beside the system's; `insecure` without them trusts anybody.
+/// Parity(flux): custom authorities are trusted beside the system's; `insecure` without them accepts any certificate.
 fn trust(remote: &Remote) -> Trust {
     let has_own = remote.tls.ca.is_some() || remote.tls.identity.is_some();
     if remote.insecure && !has_own { Trust::Anyone } else { Trust::Beside }
@@ -154,9 +154,9 @@ fn access_key(remote: &Remote) -> Key {
 /// What a repository asks for, and what it was given last.
 #[derive(Default)]
 pub(super) struct Access {
-    /// Whether plain HTTP is spoken, once that is known.
+    /// Whether the registry uses plain HTTP, once that is known.
     is_plain: Mutex<Option<bool>>,
-    /// Held while a token is fetched, so that all who need it wait for one.
+    /// Held while a token is fetched, so that all requests that need it wait for one.
     given: tokio::sync::Mutex<RegistryAuthorization>,
 }
 
@@ -191,7 +191,7 @@ impl RegistryAuthorization {
             (Some(Challenge::Bearer { realm, service }), _) => {
                 let fetched = token::fetch(client, is_plain, realm, service.as_deref()).await;
                 if fetched.is_err() {
-                    // The registry may name somebody else next time.
+                    // The registry may name another token service next time.
                     self.challenge = None;
                 }
                 let RegistryToken { header, life } = fetched?;
@@ -227,7 +227,7 @@ impl Access {
         Ok(given.usable())
     }
 
-    /// What is sent after a request was refused that was sent with `refused`; `None` if there is nothing else.
+    /// The header after a request with the header `refused` was refused; `None` if there is no other.
     pub(super) async fn after(
         &self,
         client: &Session<'_>,
@@ -236,7 +236,7 @@ impl Access {
         refused: Option<&RedactedValue<String>>,
     ) -> Result<Option<RedactedValue<String>>, Error> {
         let mut given = self.given.lock().await;
-        // Somebody else may have been given another meanwhile.
+        // Another caller may have got another token meanwhile.
         if given.usable().as_ref() == refused || given.usable().is_none() {
             given.challenge = challenge;
             given.header = None;

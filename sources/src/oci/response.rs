@@ -1,4 +1,4 @@
-//! Answers of registries: bodies of a bounded size, digests in headers, and what refusals say.
+//! Answers of registries: bodies of a bounded size, digests in headers, and the messages of refusals.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ struct Diagnostic {
     message: String,
 }
 
-/// The digest that a registry says its answer has.
+/// The digest in the response's header.
 pub(super) fn digest(answer: &Response) -> Option<Digest> {
     let header = answer.headers().get("docker-content-digest")?;
     Digest::parse(header.to_str().ok()?).ok()
@@ -76,7 +76,7 @@ pub(super) async fn read_text(
     Ok(bytes)
 }
 
-/// An answer that is none of a refusal, to a question about a path of the repository.
+/// A successful response, to a request for a path of the repository.
 pub(super) async fn accepted(
     client: &Session<'_>,
     method: Method,
@@ -87,7 +87,7 @@ pub(super) async fn accepted(
     accepted_text(client, &format!("{method} {url}"), answer).await
 }
 
-/// An answer that is none of a refusal.
+/// A successful response.
 pub(super) async fn accepted_text(
     client: &Session<'_>,
     request: &str,
@@ -100,7 +100,7 @@ pub(super) async fn accepted_text(
     let seconds = answer.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok()?.parse().ok());
     let retry_after = seconds.map(|it| Duration::from_secs(it).min(LONGEST_WAIT));
     let mut body = Vec::new();
-    // Whatever is left of it says nothing that the status does not say.
+    // A body that cannot be read to its end adds nothing to the status.
     while let Ok(Some(chunk)) = answer.chunk().await {
         body.extend_from_slice(&chunk);
         if body.len() as u64 > LONGEST_REFUSAL {

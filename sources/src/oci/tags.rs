@@ -39,7 +39,7 @@ pub(super) async fn list(client: &Session<'_>) -> Result<Vec<String>, Error> {
             return Err(Error::TooLarge { what: what(), limit: limits.tags as u64 });
         }
         match next {
-            // What comes after it is not known, so the list is not complete.
+            // The next page is not known, so the list is not complete.
             Some(next) if next == path => {
                 let reason = "its `Link` leads to the same page".to_owned();
                 return Err(Error::Protocol { request: what(), reason });
@@ -54,7 +54,7 @@ pub(super) async fn list(client: &Session<'_>) -> Result<Vec<String>, Error> {
 /// The path of the next page, RFC 8288: `<…>; rel="next"`, among others or not. It has to be a page of the same list.
 ///
 /// # Errors
-/// There is a `Link` that does not say what it is: whether a page follows is not known.
+/// A `Link` header is invalid: whether a page follows is not known.
 fn next(headers: &HeaderMap, here: &Url, list: &Url) -> Result<Option<String>, String> {
     for link in headers.get_all(LINK) {
         let mut rest = link.to_str().map_err(|_| "its `Link` header is no text")?.trim();

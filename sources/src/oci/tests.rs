@@ -18,7 +18,7 @@ struct RegistryRequest {
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// Answers requests until the test ends; the log holds their first lines with who sent them.
+/// Answers requests until the test ends; the log holds their first lines with their authorization.
 fn serve(answer: impl Fn(&RegistryRequest) -> String + Send + Sync + 'static) -> (SocketAddr, Log) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -37,7 +37,7 @@ fn serve(answer: impl Fn(&RegistryRequest) -> String + Send + Sync + 'static) ->
 
 fn converse(mut stream: TcpStream, answer: &dyn Fn(&RegistryRequest) -> String, log: &Log) {
     let mut head = BufReader::new(stream.try_clone().unwrap()).lines();
-    // A greeting of TLS is no text, which ends the conversation as a registry without TLS does.
+    // A TLS handshake is not text, which ends the conversation as a registry without TLS does.
     let Some(Ok(line)) = head.next() else { return };
     let line = line.trim_end_matches(" HTTP/1.1").to_owned();
     let mut authorization = None;
@@ -97,7 +97,7 @@ fn head(digest: &Digest) -> String {
     )
 }
 
-/// A registry that wants tokens, which last `life` seconds, and whoever gives them to `me`.
+/// A registry that wants tokens, which last `life` seconds, and the token service that gives them to `me`.
 fn with_tokens(life: u64) -> (SocketAddr, Log) {
     let own = Arc::new(Mutex::new(String::new()));
     let place = own.clone();
@@ -135,7 +135,7 @@ fn a_token_is_fetched_once_and_then_each_check_is_one_request() {
     let known = RegistryCache::default();
     assert_eq!(resolve(&remote, &known).unwrap(), Digest::of(b"x"));
     let asked = taken(&log);
-    // Whether TLS is spoken was asked too, which is no line of text.
+    // The first connection tried TLS, which is not a line of text.
     assert_eq!(asked.len(), 3, "{asked:?}");
     assert_eq!(asked[0], "HEAD /v2/team/app/manifests/v1 -");
     let token =
@@ -418,7 +418,7 @@ fn a_signature_of_a_registry_is_gathered_and_counts_for_its_image_alone() {
         r#"{{"layers":[{{"digest":"{layer}","size":{},"annotations":{{"dev.cosignproject.cosign/signature":"{signature}"}}}}]}}"#,
         payload.len()
     );
-    // Who may push attaches a bundle that is longer than its manifest says.
+    // A user who may push attaches a bundle that is longer than its manifest says.
     let long = "x".repeat(1000);
     let kind = "application/vnd.dev.sigstore.bundle.v0.3+json";
     let liar = format!(

@@ -1,4 +1,4 @@
-//! Tokens of registries: asking whoever gives them, and how long they last.
+//! Tokens of registries: requests to token services, and how long tokens last.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{Auth, Error, Session};
 
 /// Bytes of an answer.
 const MAX_RESPONSE_BYTES: u64 = 1 << 20;
-/// How long a token lasts that does not say so.
+/// The life of a token that does not have one.
 const USUAL_LIFE: u64 = 60;
 /// The longest life that is believed.
 const LONGEST_LIFE: u64 = 24 * 3600;
@@ -34,7 +34,7 @@ struct RegistryTokenResponse {
     expires_in: Option<u64>,
 }
 
-/// What stands for a user and a password in a header.
+/// The header value for a user and a password.
 pub(super) fn basic(username: &str, password: &RedactedValue<String>) -> RedactedValue<String> {
     let pair = format!("{username}:{}", password.expose());
     RedactedValue::new(format!("Basic {}", STANDARD.encode(pair)))
@@ -104,12 +104,12 @@ fn parse(bytes: &[u8]) -> Option<RegistryToken> {
     let header = RedactedValue::new(format!("Bearer {token}"));
     value(&header).ok()?;
     let life = answer.expires_in.filter(|life| *life > 0).unwrap_or(USUAL_LIFE);
-    // What is asked with a token may take a while, so its last fifth is not counted on.
+    // A request with the token may take a while, so its last fifth is not used.
     let life = Duration::from_secs(life.min(LONGEST_LIFE)) * 4 / 5;
     Some(RegistryToken { header, life })
 }
 
-/// A header that is not shown by whoever prints requests.
+/// A sensitive header, which is left out where requests are printed.
 pub(super) fn value(header: &RedactedValue<String>) -> Result<HeaderValue, Error> {
     let mut value = HeaderValue::from_str(header.expose()).map_err(|_unprintable| {
         Error::BadSecret("the credentials of the registry cannot be sent in a header".to_owned())

@@ -20,7 +20,7 @@ impl Selection {
     /// Of `is_chart` the tags are read as Helm writes them, with `_` for the `+` of a version.
     ///
     /// # Errors
-    /// [`Error::InvalidReference`]: one of them is none.
+    /// [`Error::InvalidReference`]: one of them is not valid.
     pub fn parse(range: &str, filter: Option<&str>, is_chart: bool) -> Result<Self, Error> {
         let bad = |kind, name: &str, reason: String| Error::InvalidReference {
             kind,

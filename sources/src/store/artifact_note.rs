@@ -1,13 +1,14 @@
-//! What an artifact was made of, kept beside it.
+//! The sources of an artifact's content, kept beside it.
 //!
-//! A note only saves work: one that is lost, broken or cut off by a crash is as good as none.
+//! A note only saves work: one that is lost, broken or cut off by a crash has no worse effect than a missing one.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 
 use super::{Error, Slot, Store, UNFINISHED, failed, gone_is_fine};
 
-/// The name of a slot's note; what begins with a dot is no artifact, is not served, and goes with its slot.
+/// The name of a slot's note; a file whose name begins with a dot is not an artifact, is not served, and goes with its
+/// slot.
 const NOTE: &str = ".note";
 
 /// The largest note.
@@ -31,7 +32,7 @@ impl Store {
         Ok(())
     }
 
-    /// The note of a slot; none if there is none.
+    /// The note of a slot; `None` if there is none.
     ///
     /// # Errors
     /// The disk refuses.

@@ -1,6 +1,6 @@
 //! Extracted trees that are shared.
 //!
-//! Here: one extraction for all who want the same tree at once, and a bounded memory of recent ones.
+//! Here: one extraction for all concurrent callers with the same tree, and a bounded cache of recent ones.
 //! Elsewhere: extracting ([`super::Store::load`]).
 
 use std::{
@@ -22,8 +22,8 @@ const ENTRY_BYTES: u64 = 128;
 
 /// Trees by what they were extracted from.
 ///
-/// A tree that somebody holds is always shared; one that nobody holds stays while it was used a short time ago and is
-/// among the most recent that fit into the budget together. Every push leaves a tree behind that nobody will ask for.
+/// A tree that is in use is always shared; one that is not in use stays while it was used a short time ago and is among
+/// the most recent that fit into the budget together. Every push leaves a tree behind that will not be asked for again.
 #[derive(Debug)]
 pub(super) struct Cache {
     budget: u64,
@@ -34,7 +34,7 @@ pub(super) struct Cache {
     recent: Mutex<Vec<Recent>>,
 }
 
-/// A tree that is kept although nobody may hold it.
+/// A tree that is kept although it may not be in use.
 #[derive(Debug)]
 struct Recent {
     key: Key,
@@ -114,7 +114,7 @@ mod tests {
         (digest.to_owned(), ExtractOptions::default())
     }
 
-    /// Loads through the cache, and tells whether it had to be extracted.
+    /// Loads through the cache, and returns whether it had to be extracted.
     fn load(cache: &Cache, digest: &str, bytes: usize) -> (Arc<MemoryTree>, bool) {
         let loaded = Cell::new(false);
         let tree = cache.get_or_load(key(digest), || {

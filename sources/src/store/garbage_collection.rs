@@ -1,6 +1,6 @@
 //! What a store throws away.
 //!
-//! Here: artifacts that nobody needs any more, and files that a crash left unfinished.
+//! Here: artifacts that are no longer needed, and files that a crash left unfinished.
 //! Elsewhere: when to look ([`super::Store`] and the controllers).
 
 use std::{
@@ -115,7 +115,7 @@ pub(super) fn sweep(root: &Path) -> Result<(), Error> {
 
 /// What is in a directory, links not followed; nothing when the directory is gone.
 ///
-/// Names that are not UTF-8 are none of ours.
+/// Names that are not UTF-8 are left out: the store does not make such names.
 pub(super) fn children(dir: &Path) -> Result<Vec<(String, fs::Metadata)>, Error> {
     let listed = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,6 +1,6 @@
 //! A folder for what is needed only while something is fetched, and cannot be a file without a name.
 //!
-//! It is the store's own, so that what a crash leaves in it is nobody else's and can be swept.
+//! It belongs to the store alone, so that files that a crash leaves in it can be deleted.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Error, Store, failed, gone_is_fine};
 
-/// What begins with a dot is no kind of artifacts, and is not served.
+/// A name that begins with a dot is not a kind of artifacts, and is not served.
 const SCRATCH: &str = ".scratch";
 
 impl Store {

@@ -17,7 +17,7 @@ use crate::submodules::{beside, modules};
 
 const OBJECT: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}";
 
-/// Moves `main` to a commit of files, of which those with a mode of a link are one.
+/// Moves `main` to a commit of files; those with the mode of a link become links.
 fn commit(repository: &BareRepository, files: &[(&str, &str, &str)]) -> String {
     repository.git(&["read-tree", "--empty"], b"");
     for (mode, path, content) in files {

@@ -50,7 +50,7 @@ fn limits_hold() {
     is_too_large(&fetched.read(large).unwrap_err(), "all files together");
 }
 
-/// A tree with one entry, whatever it is called.
+/// A tree with the given entries, whose names need not be valid.
 fn tree(repository: &BareRepository, entries: &[(&str, &[u8], &str)]) -> String {
     let mut bytes = Vec::new();
     for (mode, name, id) in entries {
@@ -136,7 +136,7 @@ impl Dice {
     }
 }
 
-/// What a server said in its turn, some of it changed, cut or repeated.
+/// An answer of a server, some of it changed, cut or repeated.
 fn mangled(answer: &[u8], dice: &mut Dice) -> Vec<u8> {
     let body = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
     let (head, body) = answer.split_at(body);

@@ -15,7 +15,7 @@ use crate::repository::isolated;
 /// What a server does beside serving.
 #[derive(Clone, Default)]
 pub(crate) struct Manners {
-    /// The only value of `Authorization` that is let in.
+    /// The only value of `Authorization` that is accepted.
     pub(crate) authorization: Option<String>,
     /// Every request is sent there instead, keeping its path.
     pub(crate) redirect: Option<String>,
@@ -23,13 +23,13 @@ pub(crate) struct Manners {
     pub(crate) redirect_prefix: Option<String>,
     /// Of the server with this beginning of a URL, if not of the same.
     pub(crate) redirect_to: Option<String>,
-    /// Bytes that are sent instead of any answer, after which nothing more is said.
+    /// Bytes that are sent instead of any answer, after which nothing more is sent.
     pub(crate) stall_after: Option<Vec<u8>>,
     /// Bytes that are sent instead of any answer.
     pub(crate) answer: Option<Vec<u8>>,
     /// Bytes that are sent instead of the next answer.
     pub(crate) once: Option<Vec<u8>>,
-    /// One answer for each request in turn, whatever it is.
+    /// One answer for each request in turn, independent of the request.
     pub(crate) script: Vec<Vec<u8>>,
     /// Requests with a body are done, and the connection is closed without an answer.
     pub(crate) loses_answers: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Manners {
     pub(crate) is_old: bool,
     /// Answers come in chunks, and the connection stays open after them.
     pub(crate) keeps_alive: bool,
-    /// Speaks TLS.
+    /// With TLS.
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
 }
 
@@ -81,7 +81,7 @@ impl Server {
                 let tls = tls.clone();
                 let shared = Arc::clone(&shared);
                 std::thread::spawn(move || {
-                    // A client that goes away in the middle is part of many tests.
+                    // In many tests a client closes the connection in the middle.
                     let _gone: io::Result<()> = match tls {
                         None => serve(stream, &shared, number),
                         Some(config) => {
@@ -100,7 +100,7 @@ impl Server {
         change(&mut self.shared.manners.lock());
     }
 
-    /// What was asked so far.
+    /// The requests so far.
     pub(crate) fn seen(&self) -> Vec<GitHttpRequest> {
         self.shared.seen.lock().clone()
     }
@@ -213,7 +213,7 @@ fn answer(request: &LoopbackRequest, root: &Path, manners: &Manners, number: usi
     }
 }
 
-/// Sends an answer so that its end comes by itself, a little after everything that Git reads.
+/// Sends the end of an answer a little after everything that Git reads.
 fn write_in_chunks(stream: &mut impl Write, answer: &[u8]) -> io::Result<()> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
     let head = String::from_utf8_lossy(&answer[..end]);

@@ -1,4 +1,4 @@
-//! Servers on this machine, for those who may not be led there.
+//! Servers on this machine, for specs that may not lead there.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::repository::{BareRepository, ssh_key};
 use crate::ssh_server::Server;
 use crate::{Case, main_branch};
 
-/// A case of somebody whose specs may name other machines only.
+/// A case of a tenant whose specs may name other machines only.
 fn of_tenant(mut case: Case) -> Case {
     case.context.known = Arc::new(GitServerCache::within(Egress::Named(Arc::default())));
     case

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 pub(crate) const USER: &str = "walker";
 pub(crate) const PASSWORD: &str = "hunter2hunter2";
 
-/// What was asked of the proxy and let pass: the first line of an HTTP request, or the host of a SOCKS one.
+/// The requests that the proxy accepted: the first line of an HTTP request, or the host of a SOCKS one.
 type ProxyRequestLog = Arc<Mutex<Vec<String>>>;
 
 pub(crate) struct Proxy {
@@ -28,7 +28,7 @@ impl Proxy {
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let passed = Arc::clone(&shared);
-                // Whoever is not let pass goes away.
+                // A client that is refused closes the connection.
                 std::thread::spawn(move || serve(client, &passed));
             }
         });

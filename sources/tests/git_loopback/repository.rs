@@ -74,7 +74,7 @@ impl BareRepository {
         run(isolated("git").args(arguments).current_dir(&path), input)
     }
 
-    /// The commit that a name stands for.
+    /// The commit of a name.
     pub(crate) fn commit_of(&self, name: &str) -> String {
         self.git(&["rev-parse", &format!("{name}^{{commit}}")], b"")
     }

@@ -22,7 +22,7 @@ fn acquainted(
     (server, case)
 }
 
-/// Examines a branch, which must be where it is, and says what the server was asked for that.
+/// Checks a branch, and returns the requests that the server got for that.
 fn look(server: &Server, case: &Case, repository: &BareRepository) -> Vec<GitHttpRequest> {
     let before = server.seen().len();
     let tip = case.tip(&main_branch()).unwrap();
@@ -178,7 +178,7 @@ fn a_repository_that_moved_is_followed_without_credentials_and_not_remembered() 
     assert_eq!(target.seen().len(), 3 * 2, "a handshake and a list each time");
     assert!(target.seen().iter().all(|seen| seen.authorization.is_none()));
 
-    // Something else takes the old place.
+    // The address no longer redirects.
     front.change(|manners| manners.redirect = None);
     assert_eq!(look(&front, &case, &repository).len(), 2);
     assert_eq!(target.seen().len(), 6, "the old target is not asked any more");
@@ -233,7 +233,7 @@ fn connections_are_used_again_while_they_last() {
     let mut other = Case::new(&server.url(), &[("username", "me"), ("password", "hunter2")]);
     other.context.known = case.context.known.clone();
     for case in [&case, &other] {
-        // A connection is free a moment after its answer was read; whoever comes before that opens another one.
+        // A connection is free a moment after its answer was read; a request before that opens another one.
         let is_old = |seen: &GitHttpRequest, before: &[GitHttpRequest]| {
             before.iter().any(|earlier| earlier.connection == seen.connection)
         };

@@ -94,7 +94,7 @@ impl Server {
         std::fs::read_to_string(path).unwrap()
     }
 
-    /// The URL of a repository of ours, for the user that the server runs as.
+    /// The URL of a repository, for the user that the server runs as.
     pub(crate) fn url(&self, repository: &Path) -> String {
         let user = run(Command::new("id").arg("-un"), b"");
         format!("ssh://{user}@{}{}", self.address, repository.display())

@@ -46,7 +46,7 @@ fn accessor_error(path: &[&str], value: &Value, expected: &str) -> HealthError {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
-        // Differs(flux): Go prints the whole content here, which helps nobody and can be long.
+        // Differs(flux): Go prints the whole content here, which does not help and can be long.
         Value::Array(_) => "[...]".to_owned(),
         Value::Object(_) => "map[...]".to_owned(),
     };
@@ -61,7 +61,7 @@ fn looking_up(path: &[&str], error: HealthError) -> HealthError {
     HealthError(format!("looking up {} from resource: {error}", path.join(".")))
 }
 
-/// The value at a path; a null on the way means that there is none, anything else that is no mapping is an error.
+/// The value at a path. If a parent is null there is no value; a parent of any other type than a mapping is an error.
 pub(super) fn lookup<'a>(
     object: &'a Object,
     path: &[&str],

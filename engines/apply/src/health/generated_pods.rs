@@ -50,7 +50,7 @@ fn judge(object: &Object, related: &[Object], now: Time) -> Result<Report, Healt
     }
     let selector = Selector::of(object)?;
     let report = compute(object, now)?;
-    // What is Current, or has failed by itself, is not made worse by its Pods.
+    // A controller that is Current or has failed is not made worse by its Pods.
     if !is_controller || report.status != Health::InProgress {
         return Ok(report);
     }

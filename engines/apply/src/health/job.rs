@@ -33,7 +33,7 @@ impl Counts {
     }
 }
 
-/// What a Job that has come to its end says; the first such condition counts.
+/// The health of a Job that has come to its end; the first such condition counts.
 fn finished(object: &Object, counts: &Counts) -> Result<Option<Report>, HealthError> {
     let Counts { completions, succeeded, failed, .. } = counts;
     let found = conditions(object)?;

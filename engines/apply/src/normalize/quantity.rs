@@ -27,7 +27,7 @@ struct Amount {
     scale: i64,
 }
 
-/// The canonical text of a quantity. None if it is none.
+/// The canonical text of a quantity; `None` if the text is not a quantity.
 ///
 /// Differs(kubernetes): one with more than 38 digits stays as it was written.
 pub(super) fn canonical(text: &str) -> Option<String> {
@@ -92,7 +92,8 @@ fn length(digits: &str) -> i64 {
     i64::try_from(digits.len()).unwrap_or(i64::MAX)
 }
 
-/// A quantity that fits into 64 bits. The outer option says whether it was tried, the inner one whether it is one.
+/// A quantity that fits into 64 bits. The outer option says whether it was parsed, the inner one whether it is a
+/// quantity.
 #[expect(clippy::option_option, reason = "not tried and none are not the same")]
 fn small(
     text: &str,

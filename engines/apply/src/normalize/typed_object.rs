@@ -37,7 +37,7 @@ impl EncodedTypedValue {
         Self { value: value.into(), is_empty: is_zero, is_zero }
     }
 
-    /// One that is never empty, whatever it is.
+    /// A field whose value is never treated as empty.
     fn special(value: impl Into<Value>, is_zero: bool) -> Self {
         Self { value: value.into(), is_empty: false, is_zero }
     }

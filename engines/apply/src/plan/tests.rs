@@ -431,7 +431,7 @@ fn a_wait_that_failed_stays_failed_until_its_objects_are_well_or_it_is_repeated(
     };
     let first = Outcome::Failed(reason::HEALTH_CHECK_FAILED, text.clone(), wake.clone());
     sim.failed_wait = Some(FailedWait { text, on: wake.on, until: wake.at.unwrap() });
-    // Its Pods come and go, and the world says so each time.
+    // Its Pods come and go, and its observed health changes each time.
     for status in
         [Health::InProgress, Health::Failed, Health::NotFound, Health::Unknown("x".into())]
     {
@@ -618,7 +618,7 @@ proptest! {
         sim.undeletable = universe(&stuck, "1").iter().map(Object::id).collect();
         let desired = allowed(universe(&after, if changed { "2" } else { "1" }));
         if !prune {
-            // What is forgotten on purpose is nobody's any more.
+            // Orphaned objects do not belong to the inventory any more.
             sim.live.retain(|id, _| desired.stages.iter().flat_map(|s| &s.objects).any(|m| m.id == *id));
         }
         // Every write checks the law; so does every run after a crash.
@@ -635,7 +635,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_is_deterministic_and_a_settled_world_needs_no_step(
+    fn a_plan_is_deterministic_and_a_settled_cluster_needs_no_step(
         before in prop::collection::vec(any::<bool>(), 8),
         after in prop::collection::vec(any::<bool>(), 8),
     ) {

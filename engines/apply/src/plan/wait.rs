@@ -1,4 +1,4 @@
-//! Waiting for health without holding anything: is it over, does it go on, has it failed?
+//! Waiting for health without holding a worker: whether the wait is over, continues or has failed.
 //!
 //! Here: judging a set of reports, and the messages of a wait. Elsewhere: one object's report ([`crate::health`]).
 
@@ -29,7 +29,8 @@ pub(super) enum Wait {
 /// Why a run ends while the end of deleted objects is waited for.
 pub const AWAITING_TERMINATION: Reason = Reason::new("AwaitingTermination");
 
-/// Why a run ends while a stage is waited for: with the revision it tells one wait from another.
+/// Why a run ends while a stage is waited for: together with the revision, the reason distinguishes one wait from
+/// another.
 pub fn stage_reason(stage: StageKind) -> Reason {
     const CRDS: Reason = Reason::new("AwaitingCRDs");
     const CLASSES: Reason = Reason::new("AwaitingClasses");
@@ -90,8 +91,8 @@ fn describe(id: &ObjectId, report: Option<&Report>) -> String {
 
 /// Judges how the wait for `ids` stands; an object without a report is not healthy.
 ///
-/// A wait that failed stays so until the objects that it was about are well or it is repeated: whatever happens to
-/// them on the way is nothing new, else nobody could be alarmed by a failure that lasts.
+/// A wait that failed stays so until the objects that it was about are healthy or it is repeated: intermediate changes
+/// of their health are not reported, else a lasting failure would not raise an alert.
 pub(super) fn judge(
     ids: &[&ObjectId],
     desired: &ApplyDesiredState,

@@ -68,7 +68,7 @@ pub(super) fn test(cause: &Cause, held: Option<&Object>) -> Help {
     (help, command)
 }
 
-/// How Helm begins to say that values are not as the chart's schema wants them.
+/// The beginning of Helm's message about values that do not match the chart's schema.
 const SCHEMA: &str = "values don't meet the specifications of the schema";
 
 /// What the API server refused, values that a schema refuses, or a hook that failed.

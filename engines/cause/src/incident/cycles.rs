@@ -10,7 +10,8 @@ use crate::result::Problem;
 /// What objects of cycles depend on, as far as that is in a cycle, too.
 type Edges<'v> = BTreeMap<&'v ObjectId, Vec<&'v ObjectId>>;
 
-/// Has the failures of all objects of a cycle, and of those that wait for one of them, be that of its first object.
+/// Gives the failures of all objects of a cycle, and of those that wait for one of them, the first object as the
+/// subject.
 ///
 /// Where objects are judged within their namespace, so are cycles.
 pub fn join_cycles(verdicts: &mut BTreeMap<ObjectId, ObjectVerdict>, reach: Reach) {

@@ -88,7 +88,7 @@ fn a_provider_whose_notifications_are_not_delivered_is_not_ready_and_neither_is_
         let why = cluster(incident(name, reason, state)).why("Alert/all");
         assert_eq!((why.state, why.cause), (State::Ready, None), "{name} {reason} {state}");
     }
-    // That Incidents may not be listed is no all-clear.
+    // A user who may not list Incidents does not get an all-clear.
     let mut hidden = cluster(incident("slack", "Delivery", "Open"));
     let namespace = "apps".to_owned();
     hidden.refused.push(Query::Incidents { namespace, kind: "Provider".to_owned() });
@@ -138,7 +138,7 @@ fn a_service_account_that_does_not_exist_is_the_cause() {
 }
 
 #[test]
-fn a_key_that_values_name_is_added_to_what_is_there() {
+fn a_key_that_values_name_is_added_to_the_existing_object() {
     let from = json!({"spec": {"valuesFrom": [{"kind": "Secret", "name": "prod", "valuesKey": "prod.yaml"}]}});
     let failed = status("False", "ValuesError", "key 'prod.yaml' not found in Secret 'apps/prod'");
     let release = with("HelmRelease/web", &[&from, &failed]);

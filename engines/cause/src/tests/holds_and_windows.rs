@@ -202,7 +202,7 @@ fn a_rollback_that_nothing_carried_out_is_not_reported_as_done() {
     let next = "it is rolled back when windlass runs, and stays suspended";
     assert_eq!(why.next.as_deref(), Some(next));
     assert_eq!(why.advice.unwrap().command.unwrap(), "windlass check");
-    // Windlass says why it is not done.
+    // The status has the reason why it is not done.
     let refused = "The requested rollback from revision 2 to 1 is not carried out: Helm has no revision 1 of the release";
     let why = rolling_back(&json!([newest]), &status("False", "RollbackFailed", refused));
     assert_eq!(why.line(), format!("HelmRelease/apps/web is suspended; {refused}"));

@@ -1,4 +1,4 @@
-//! What is in the way besides one cause, and what was left out of what was applied.
+//! Second causes, and what was left out of what was applied.
 
 use super::*;
 

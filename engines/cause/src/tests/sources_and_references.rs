@@ -255,7 +255,7 @@ fn a_cause_is_as_old_as_what_says_it_and_not_as_another_condition() {
     let history = json!({"status": {"history": [run]}});
     let app = kustomization("app", &[&failed, &history]);
     assert_eq!(since(&[app, source()], "Kustomization/app"), at("09:00:00"));
-    // That it is ready is said of the spec before.
+    // The `Ready` condition is about the former spec.
     let managed = json!([{"manager": "kubectl", "operation": "Update", "time": "2026-11-24T11:58:00Z",
         "fieldsV1": {"f:spec": {"f:path": {}}}}]);
     let edited = json!({"metadata": {"generation": 2, "managedFields": managed}});

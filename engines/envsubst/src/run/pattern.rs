@@ -43,7 +43,7 @@ enum Match<T> {
 }
 
 impl Pattern {
-    /// Reads a pattern; every text is one.
+    /// Reads a pattern; every text is a valid one.
     pub(super) fn parse(mut pattern: &[u8]) -> Self {
         let mut chunks = Vec::new();
         while !pattern.is_empty() {
@@ -73,7 +73,7 @@ impl Pattern {
     }
 
     /// How many bytes the shortest beginning of a text has that matches and is not empty; 0 when none does.
-    // Parity(flux): the longer ones are tried all the same, since the pattern may be wrong for one of them.
+    // Parity(flux): the longer ones are tried nevertheless, since the pattern may be wrong for one of them.
     pub(super) fn shortest(
         &self,
         text: &[u8],

@@ -173,7 +173,7 @@ fn bombs_end_with_an_error_that_says_so() {
         let reason = reason(text);
         assert!(reason.contains("the expression needs too m"), "{text}: {reason}");
     }
-    // A filter over a long list is no bomb.
+    // A filter over a long list stays within the cost limit.
     let fair = Expression::parse("l.filter(a, a % 2 == 0).map(a, a * 2).size() == 500").unwrap();
     assert_eq!(fair.evaluate_bool_over(fields), Ok(true));
 }
@@ -243,7 +243,7 @@ fn quotes_that_open_nothing_hide_nothing() {
             "''' ' ''' == '' || ",
             r"r'''\''' == '' || ",
             r"'\'' == '' || ",
-            // What is no token is skipped by the parser, which goes on behind it.
+            // The parser skips what is not a token, and goes on after it.
             r"'\q' || ",
             "'\n",
             r#"""" \ || "#,
@@ -257,7 +257,7 @@ fn quotes_that_open_nothing_hide_nothing() {
                 || error.contains("token recognition error at: '");
             assert!(is_limited, "{before}: {}", error.get(96_000..).unwrap());
         }
-        // And what they do open is no part of the depth.
+        // And what they do open does not count towards the depth.
         for text in [
             format!("'{}' != ''", "+ ".repeat(1000)),
             format!("r\"{}\" != ''", r"\( ".repeat(1000)),
@@ -293,7 +293,7 @@ fn what_is_as_deep_as_may_be_is_read_checked_and_evaluated() {
             format!("self{} == 1", "[?'a']".repeat(80)),
             format!("{} == self", nested("dyn(", "self", ")", 100)),
         ] {
-            // Whatever comes of it: it ends.
+            // The result does not matter: each must return.
             drop(Expression::compile(&text, &["self"]));
             let expression = Expression::parse(&text).unwrap();
             drop(expression.evaluate_bool(&[("self", &object())]));

@@ -82,7 +82,7 @@ fn uint(name: &str, one: u64, two: u64) -> Result<u64, CelError> {
 }
 
 fn times<'a>(name: &str, one: &CelValue<'a>, two: &CelValue<'a>) -> FunctionResult<'a> {
-    // Parity(cel-go): the overflow is called that of an integer.
+    // Parity(cel-go): the message names the overflow that of an integer.
     let too_long = || CelError::failed("integer overflow");
     match (name, one, two) {
         ("_+_", CelValue::Duration(one), CelValue::Duration(two)) => {

@@ -55,7 +55,7 @@ fn malformed(text: &str) -> CelError {
     CelError::failed(format!("could not parse formatting clause: {text}"))
 }
 
-/// The text of one clause, and what comes behind it.
+/// The text of one clause, and the rest of the format.
 fn clause<'t>(
     clause: &'t str,
     arg: &CelValue<'_>,

@@ -52,7 +52,7 @@ fn zone(name: &str) -> Result<Zone, CelError> {
     let minutes = number(minutes)?;
     let minutes = if name.starts_with('-') { -minutes } else { minutes };
     let offset = hours.saturating_mul(60).saturating_add(minutes).saturating_mul(60);
-    // Beyond a day no clock goes; the text may say so all the same.
+    // No clock has an offset of more than a day, but the text may have one.
     let offset = i32::try_from(offset).unwrap_or(0);
     Ok(Zone::fixed("", offset))
 }

@@ -47,7 +47,7 @@ fn a_generation_that_was_not_observed_is_in_progress_whatever_is_said() {
     object["metadata"] = json!({"generation": 2});
     object["status"] = json!({"observedGeneration": 1});
     assert_eq!(judge(&[READY], &object), Some(Ok(Judgement::InProgress)));
-    // One that is no number is left to the expressions.
+    // A generation that is not a number is left to the expressions.
     object["status"] = json!({"observedGeneration": "1"});
     assert_eq!(judge(&[READY], &object), Some(Ok(Judgement::Current)));
 }

@@ -11,7 +11,7 @@ const POINTER_PLACEHOLDER_ADDRESS: i64 = 0xc0_0001_2345;
 
 /// Text in the making.
 ///
-/// Once it is beyond a limit nothing is added any more, and [`Printer::finish`] says so.
+/// Once it is beyond a limit nothing is added any more, and [`Printer::finish`] returns an error.
 pub(super) struct Printer {
     text: Vec<u8>,
     limits: FormatLimits,

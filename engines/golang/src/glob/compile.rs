@@ -31,7 +31,7 @@ fn compile_all(nodes: Vec<GlobNode>, separators: &[char]) -> Vec<Matcher> {
     nodes.into_iter().map(|node| simplified(compile(node, separators))).collect()
 }
 
-/// Replaces a matcher by one that is as good in every use that is made of it.
+/// Replaces a matcher by an equivalent one that is faster.
 fn simplified(matcher: Matcher) -> Matcher {
     match matcher {
         Matcher::Any(separators) if separators.is_empty() => Matcher::Super,

@@ -1,8 +1,8 @@
 //! Matching by the shortcuts of gobwas/glob.
 //!
-//! Parity(gobwas): lengths are those of characters in one place and of bytes in another, and the first place
-//! where a part is found is taken for the only one. Both is kept, because it decides what matches.
-//! Strings are bytes, since cutting by such lengths can cut within a character.
+//! Parity(gobwas): some lengths count characters and others bytes, and the first position where a part is found is
+//! taken for the only one. Both is kept, because it decides what matches. Strings are bytes, since cutting by such
+//! lengths can cut within a character.
 //! Elsewhere: which shortcut is taken (`compile.rs`).
 
 /// A way to match.
@@ -10,7 +10,7 @@
 pub(super) enum Matcher {
     Nothing,
     Text(String),
-    /// A character that is no separator.
+    /// A character that is not a separator.
     Single(Vec<char>),
     List {
         characters: Vec<char>,
@@ -333,7 +333,7 @@ fn find_every(matchers: &[Matcher], text: &[u8], steps: &mut Steps) -> Option<(u
     common.filter(|ends| !ends.is_empty()).map(|ends| (0, ends))
 }
 
-/// A character as Go reads it from bytes, and its width: what is no UTF-8 is U+FFFD of one byte.
+/// A character as Go reads it from bytes, and its width: a byte that is not UTF-8 is U+FFFD of width one.
 fn decode(text: &[u8]) -> (u32, usize) {
     let window = &text[..text.len().min(4)];
     match window.utf8_chunks().next() {
@@ -356,7 +356,7 @@ fn characters(text: &[u8]) -> impl Iterator<Item = (usize, u32)> {
     })
 }
 
-/// The length of a character in UTF-8. Parity(gobwas): three for a byte that is none.
+/// The length of a character in UTF-8. Parity(gobwas): three for a byte that is not UTF-8.
 fn encoded_length(character: u32) -> usize {
     char::from_u32(character).map_or(3, char::len_utf8)
 }

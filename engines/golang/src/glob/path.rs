@@ -101,7 +101,7 @@ fn match_chunk<'n>(chunk: &str, name: &'n str) -> Result<Option<&'n str>, BadPat
     Ok(name)
 }
 
-/// Reads a class behind its `[`; says whether a character is in it, and what follows.
+/// Reads a class behind its `[`; returns whether a character is in it, and what follows.
 fn class(pattern: &str, character: Option<char>) -> Result<(bool, &str), BadPattern> {
     let (is_negated, mut rest) =
         pattern.strip_prefix('^').map_or((false, pattern), |rest| (true, rest));

@@ -43,7 +43,7 @@ pub enum EncodeError {
     /// A function or a complex number.
     #[error("json: unsupported type: {0}")]
     Type(String),
-    /// A value that says itself that it has none.
+    /// A value whose own method reports that it has no JSON.
     #[error("json: error calling MarshalJSON for type {0}: {1}")]
     Marshaler(String, String),
     /// The limit of nesting; Go has none.

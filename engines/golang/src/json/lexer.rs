@@ -1,4 +1,4 @@
-//! The tokens of JSON, and what Go says of a byte that belongs to none.
+//! The tokens of JSON, and Go's message about a byte that belongs to none.
 //!
 //! Elsewhere: how tokens form values (`json.rs`).
 

@@ -1,4 +1,4 @@
-//! What is read as Go reads it, and what Go says of the rest.
+//! Values are read as Go reads them, and errors are Go's.
 
 use super::{Error, decode_prefix};
 use crate::fmt::sprintf;

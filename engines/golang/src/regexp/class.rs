@@ -14,7 +14,7 @@ pub(super) struct Class {
 }
 
 impl Class {
-    /// Adds a range. The numbers of surrogates are no characters, and nothing is added for them.
+    /// Adds a range. Surrogates are not characters, and are left out.
     pub(super) fn range(&mut self, low: u32, high: u32) {
         let low = if matches!(low, 0xd800..=0xdfff) { 0xe000 } else { low };
         let high = if matches!(high, 0xd800..=0xdfff) { 0xd7ff } else { high };
@@ -78,7 +78,7 @@ pub(super) fn unicode(name: &str, is_negated: bool) -> Option<String> {
     Some(match name {
         "Any" if is_negated => NOTHING.to_owned(),
         "Any" => r"[\x{0}-\x{10FFFF}]".to_owned(),
-        // What is nothing else, be it assigned or not.
+        // Everything without another category, be it assigned or not.
         "C" => {
             let sign = if is_negated { "" } else { "^" };
             format!(r"[{sign}[\p{{L}}\p{{M}}\p{{N}}\p{{P}}\p{{S}}\p{{Z}}&&{UNICODE_OF_GO}]]")

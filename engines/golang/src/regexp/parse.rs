@@ -75,7 +75,7 @@ struct Parser<'p> {
 }
 
 impl<'p> Parser<'p> {
-    /// Reads what comes next; says what follows, and whether it was a repetition.
+    /// Reads the next part; returns the rest, and whether the part was a repetition.
     ///
     /// `repetition` is the pattern from a repetition on that stands right before.
     fn step(&mut self, at: &'p str, repetition: Option<&'p str>) -> Result<(&'p str, bool), Error> {

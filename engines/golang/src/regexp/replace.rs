@@ -16,11 +16,11 @@ impl Regexp {
         self.replace_all_while(text, template, |_, _| Ok(()))
     }
 
-    /// [`Regexp::replace_all`] as long as the caller agrees: before each search, `next` is told how many bytes of the
-    /// text are left, and how many the result has.
+    /// [`Regexp::replace_all`] as long as the caller agrees: before each search, `next` gets the number of bytes of the
+    /// text that are left, and the number that the result has.
     ///
     /// # Errors
-    /// What `next` says, or as [`Regexp::replace_all`].
+    /// The error of `next`, or as [`Regexp::replace_all`].
     pub fn replace_all_while<E: From<Error>>(
         &self,
         text: &str,
@@ -54,7 +54,7 @@ impl Regexp {
     /// [`Regexp::replace_all_literal`] as long as the caller agrees: `next` is that of [`Regexp::replace_all_while`].
     ///
     /// # Errors
-    /// What `next` says, or as [`Regexp::replace_all_literal`].
+    /// The error of `next`, or as [`Regexp::replace_all_literal`].
     pub fn replace_all_literal_while<E: From<Error>>(
         &self,
         text: &str,
@@ -175,7 +175,7 @@ fn is_of_name(character: char) -> bool {
 static NAME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"[\p{L}\p{Nd}]").expect("both are categories of Unicode"));
 
-/// A group's number; a name that begins with another digit than its only one is none.
+/// A group's number; `None` if it has a leading zero.
 fn number(name: &str) -> Option<usize> {
     if name.len() > 1 && name.starts_with('0') || name.len() > 9 {
         return None;

@@ -22,7 +22,7 @@ pub enum ConstraintError {
     /// It has not the form of one.
     #[error("`{0}` is not a version constraint; write ranges such as `>=1.2 <2`, `~1.2` or `1.x`")]
     Improper(String),
-    /// It has the form, but what is compared with is no version.
+    /// It has the form, but compares with something that is not a version.
     #[error("`{0}` compares with something that is not a version")]
     NotAVersion(String),
     /// It is longer than [`MAX_CONSTRAINT_BYTES`].
@@ -80,7 +80,7 @@ impl Constraint {
     /// Reads a constraint as `NewConstraint` does.
     ///
     /// # Errors
-    /// If the text is no constraint, or too long. An empty one is none; `*` admits every release.
+    /// If the text is not a constraint, or too long. An empty text is not a constraint; `*` admits every release.
     pub fn parse(text: &str) -> Result<Self, ConstraintError> {
         if text.len() > MAX_CONSTRAINT_BYTES {
             return Err(ConstraintError::TooLong(text.len()));
@@ -113,7 +113,7 @@ impl Constraint {
         })
     }
 
-    /// Whether a version is inside, as `Check` says.
+    /// Whether a version is inside, as `Check` decides.
     pub fn matches(&self, version: &Version) -> bool {
         self.alternatives.iter().any(|alternative| {
             (alternative.takes_prereleases || version.prerelease.is_empty())
@@ -294,7 +294,7 @@ fn is_space(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\x0c' | '\r' | ' ')
 }
 
-/// How long the version is that a text begins with, in which any number may be `x`; `None` if there is none.
+/// The length of the version at the beginning of a text, in which any number may be `x`; `None` if there is none.
 ///
 /// Parity(go): a `|` may stand where a digit may. It matters in `1||2 - 3`, which is `>=1 || 2, <=3`.
 fn wildcard_version(text: &str) -> Option<usize> {
@@ -336,7 +336,7 @@ fn wildcard_version(text: &str) -> Option<usize> {
 
 /// Writes `a - b` as two comparisons, everywhere in a text.
 ///
-/// Parity(go): this comes before anything else is understood, and replaces the first text that looks the same.
+/// Parity(go): this is done before the text is parsed, and replaces the first text that looks the same.
 fn without_hyphens(text: &str) -> String {
     let mut result = text.to_owned();
     let mut at = 0;

@@ -56,7 +56,7 @@ impl Version {
     /// and numbers may begin with zeros.
     ///
     /// # Errors
-    /// If the text is no version even so, or too long.
+    /// If the text is not a version even so, or too long.
     pub fn parse(text: &str) -> Result<Self, VersionError> {
         if text.len() > MAX_VERSION {
             return Err(VersionError::TooLong);
@@ -181,7 +181,7 @@ fn split(text: &str) -> (&str, Option<&str>, Option<&str>) {
     (text, prerelease, metadata)
 }
 
-/// All three numbers, whatever was left out, and no `v`; [`Version::original`] has the text as it was.
+/// Always all three numbers, without `v`; [`Version::original`] has the text as it was.
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.major, self.minor, self.patch)?;

@@ -23,7 +23,7 @@ const FLOAT_64: FloatInfo =
 /// With `bits` = 32 the result is rounded to that size and then widened.
 ///
 /// # Errors
-/// If it is none, or too large.
+/// If it is not a number, or too large.
 pub fn parse_float(text: &str, bits: u32) -> Result<f64, NumError> {
     read(text, bits).map_err(|reason| NumError::new(Function::ParseFloat, text, reason))
 }
@@ -79,7 +79,7 @@ fn is_exponent(text: &str) -> bool {
     is_digits(text.strip_prefix(['+', '-']).unwrap_or(text))
 }
 
-/// Reads `h.hhhp±d`, rounding to even; infinity if it is too large, `None` if it is none.
+/// Reads `h.hhhp±d`, rounding to even; infinity if it is too large, `None` if it is not a number.
 fn hexadecimal(text: &str, bits: u32) -> Option<f64> {
     let (mantissa, exponent) = text.split_once(['p', 'P'])?;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -90,7 +90,7 @@ fn hexadecimal(text: &str, bits: u32) -> Option<f64> {
         Some(power) => (-1, power),
         None => (1, exponent.strip_prefix('+').unwrap_or(exponent)),
     };
-    // Beyond this every exponent overflows or vanishes, whatever the digits.
+    // Beyond this every exponent overflows or vanishes, for all digits.
     let power = power.bytes().fold(0i64, |power, digit| {
         if power < 10_000 { power * 10 + i64::from(digit - b'0') } else { power }
     });
@@ -101,7 +101,7 @@ fn hexadecimal(text: &str, bits: u32) -> Option<f64> {
         if value >> 120 == 0 {
             value = value << 4 | u128::from(digit);
         } else {
-            // What no longer fits only says that the number lies above what fits.
+            // A digit that no longer fits only shows that the number is above the largest one that fits.
             value |= u128::from(digit != 0);
             exponent += 4;
         }

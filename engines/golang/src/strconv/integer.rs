@@ -4,11 +4,11 @@ use super::{Function, NumError, Reason, is_underscored_well};
 
 /// Reads an integer with an optional sign that fits into `bits` bits (0 means 64).
 ///
-/// In base 0 a prefix says the base (`0b`, `0o` or `0`, `0x`; without one it is 10), and underscores may stand
+/// In base 0 the prefix gives the base (`0b`, `0o` or `0`, `0x`; without one it is 10), and underscores may stand
 /// between digits.
 ///
 /// # Errors
-/// If it is none, too large, or base or bits are impossible.
+/// If it is not a number, too large, or base or bits are impossible.
 pub fn parse_int(text: &str, base: u32, bits: u32) -> Result<i64, NumError> {
     signed(text, base, bits).map_err(|reason| NumError::new(Function::ParseInt, text, reason))
 }
@@ -24,7 +24,7 @@ pub fn parse_uint(text: &str, base: u32, bits: u32) -> Result<u64, NumError> {
 /// Reads a decimal integer of 64 bits.
 ///
 /// # Errors
-/// If it is none, or too large.
+/// If it is not a number, or too large.
 pub fn atoi(text: &str) -> Result<i64, NumError> {
     signed(text, 10, 64).map_err(|reason| NumError::new(Function::Atoi, text, reason))
 }

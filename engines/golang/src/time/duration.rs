@@ -9,10 +9,10 @@ use super::quote;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct Duration(pub i64);
 
-/// Why a text is no duration, in Go's words.
+/// Why a text is not a duration, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// It has not the form of one, or is too long.
+    /// It does not have the form of a duration, or is too long.
     #[error("time: invalid duration {}", quote(.0.as_bytes()))]
     Invalid(String),
     /// A number without a unit.

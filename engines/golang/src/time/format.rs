@@ -4,7 +4,7 @@ use super::Time;
 use super::calendar::{self, Clock, Date};
 use super::layout::{self, Element, MONTHS, Offset, WEEKDAYS};
 
-/// What a time's zone and calendar say of it.
+/// The parts of a time in its zone and calendar.
 struct LocalTimeFields {
     date: Date,
     clock: Clock,

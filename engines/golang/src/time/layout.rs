@@ -51,13 +51,13 @@ pub(super) struct Offset {
 
 /// The first element of a layout.
 pub(super) struct Chunk<'l> {
-    /// What comes before it, literally.
+    /// The text before it, literally.
     pub(super) before: &'l [u8],
     /// It, as the layout spells it.
     pub(super) spelled: &'l [u8],
     /// What it stands for.
     pub(super) element: Element,
-    /// What comes behind it.
+    /// The rest of the layout.
     pub(super) after: &'l [u8],
 }
 
@@ -78,7 +78,7 @@ fn element(text: &[u8]) -> Option<(usize, usize, Element)> {
         NumMonth, Second, UnderDay, UnderYearDay, Weekday, Year, ZeroDay, ZeroHour12, ZeroMinute,
         ZeroMonth, ZeroSecond, ZeroYearDay,
     };
-    // `Jan` in `Janitor` is none.
+    // `Jan` in `Janitor` does not count.
     let ends_word = |at: usize| !text.get(at).is_some_and(u8::is_ascii_lowercase);
     let (length, element) = match text {
         [b'J', ..] if text.starts_with(b"January") => (7, LongMonth),

@@ -35,7 +35,7 @@ fn duration_type() -> Type {
     Type::Named("time.Duration".into(), ReflectKind::Integer(IntKind::Int64))
 }
 
-/// An argument of a signature that says what it is.
+/// An argument whose type the signature guarantees.
 fn given<T: Object>(arguments: &[GoRuntimeValue], at: usize) -> Option<&T> {
     let Some(GoRuntimeValue::Object(object)) = arguments.get(at) else { return None };
     let object: &dyn Any = &**object;

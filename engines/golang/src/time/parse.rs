@@ -12,7 +12,7 @@ use field::TimeFieldError;
 /// Why a text is not a time of a layout, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// A part of the text is not of the part of the layout that stands there.
+    /// A part of the text does not match the part of the layout.
     #[error(
         "parsing time {} as {}: cannot parse {} as {}",
         quote(text.as_bytes()), quote(layout.as_bytes()), quote(rest), quote(element)
@@ -171,7 +171,7 @@ impl TimeParts {
             let seconds = shown - i64::from(offset);
             Time::from_unix(seconds, clock.nanosecond.into(), zone)
         };
-        // Parity(go): it marks a missing offset by the number -1, so that one is no offset.
+        // Parity(go): it marks a missing offset by the number -1, so that -1 is treated as missing.
         if let Some(offset) = self.offset.filter(|offset| *offset != -1) {
             let period = local.period(shown - i64::from(offset));
             let is_named = self.zone.as_ref().is_none_or(|name| *name == period.abbreviation);
@@ -184,9 +184,9 @@ impl TimeParts {
         if let Some(offset) = local.offset_of_name(&name, shown) {
             return at(offset, local.clone());
         }
-        // An unknown abbreviation is kept, and says nothing of the offset; only `GMT+3` does.
+        // An unknown abbreviation is kept, with the offset zero; only `GMT+3` has an offset.
         let hours = name.strip_prefix("GMT").and_then(|hours| hours.parse().ok()).unwrap_or(0);
-        // Parity(go): there, what is read is the time of UTC.
+        // Parity(go): then the time is read as that of UTC.
         Time::from_unix(shown, clock.nanosecond.into(), Zone::fixed(&name, hours * 3600))
     }
 }

@@ -59,7 +59,7 @@ fn zones_are_taken_where_the_local_one_knows_them() {
     let layout = "2006-01-02 15:04 MST";
     let time = Time::parse(layout, "2027-07-01 12:00 CEST", &there).unwrap();
     assert_eq!((time.unix(), time.zone().name()), (1_814_436_000, "Europe/Berlin"));
-    // Elsewhere the abbreviation is kept and says nothing.
+    // In another zone the abbreviation is kept, without an offset.
     let time = utc(layout, "2027-07-01 12:00 CEST");
     assert_eq!((time.unix(), time.abbreviation_and_offset()), (1_814_443_200, ("CEST".into(), 0)));
     let time = Time::parse_in("2006-01-02 15:04", "2027-01-01 12:00", &there).unwrap();

@@ -55,10 +55,10 @@ pub(super) struct Period {
 impl Zone {
     /// The zone of a name: `UTC` (or nothing), or one of the IANA database, in its spelling.
     ///
-    /// Go's `Local` is none: the machine's zone is its caller's to know.
+    /// Go's `Local` is not accepted: the caller has to know the machine's zone.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such zone.
     pub fn load(name: &str) -> Result<Self, ZoneError> {
         if matches!(name, "" | "UTC") {
             return Ok(Self::Utc);

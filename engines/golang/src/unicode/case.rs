@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn every_letter_is_changed_as_go_does() {
-        // Worked out by a Go program over all of Unicode.
+        // Computed by a Go program over all of Unicode.
         assert_eq!(
             [to_upper, to_lower, to_title].map(digest),
             [0x38ef_7baa_16a5_233d, 0xe631_cec2_ae67_3814, 0xd5db_e671_4c00_c5c1]

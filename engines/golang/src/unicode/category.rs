@@ -1,6 +1,6 @@
 //! Categories of characters that few programs ask for, of Unicode 15.0.
 //!
-//! They are those of Rust and of `regex`, which know later versions, without what came after.
+//! They are those of Rust and of `regex`, which know later versions, without characters that were added since.
 
 use std::sync::LazyLock;
 
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn every_character_is_in_the_categories_that_go_has_it_in() {
-        // Worked out by a Go program over all of Unicode.
+        // Computed by a Go program over all of Unicode.
         let categories = [is_upper, is_lower, is_title, is_punct, is_number];
         let wanted: [u64; 5] = [
             0x65d8_62d3_691c_6c3d,

@@ -67,7 +67,7 @@ impl List {
         self.0.len
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }
@@ -93,7 +93,7 @@ impl List {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// What tells it from every other slice that is there at the same time.
+    /// A number that no other slice has while this one exists.
     pub fn address(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
@@ -158,7 +158,7 @@ impl Map {
         self.read().contains_key(key)
     }
 
-    /// Puts a value under a key and gives back what was there.
+    /// Puts a value under a key and gives back the former value.
     ///
     /// # Assumes
     /// The map is not nil, where Go panics, and the value is of the type of the map's values.
@@ -166,7 +166,7 @@ impl Map {
         self.write().insert(key.into(), value)
     }
 
-    /// Removes a key and gives back what was there.
+    /// Removes a key and gives back its value.
     pub fn remove(&self, key: &[u8]) -> Option<GoRuntimeValue> {
         self.write().remove(key)
     }
@@ -181,7 +181,7 @@ impl Map {
         self.read().len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.read().is_empty()
     }
@@ -191,7 +191,7 @@ impl Map {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// What tells it from every other map that is there at the same time.
+    /// A number that no other map has while this one exists.
     pub fn address(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }

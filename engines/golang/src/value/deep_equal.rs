@@ -18,7 +18,7 @@ impl GoRuntimeValue {
     /// the caller can stop.
     ///
     /// # Errors
-    /// What `work` says.
+    /// The error of `work`.
     pub fn deep_equal<E>(
         &self,
         other: &Self,

@@ -122,7 +122,7 @@ pub enum ReflectKind {
 }
 
 impl fmt::Display for ReflectKind {
-    /// As sprig's `kindOf` says it.
+    /// The name that sprig's `kindOf` returns.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Invalid => "invalid",
@@ -202,7 +202,7 @@ impl Type {
         }
     }
 
-    /// The zero value: nil for what has none that can be told apart from it.
+    /// The zero value; nil for kinds whose zero value is not distinguishable from nil.
     pub fn zero(&self) -> GoRuntimeValue {
         match self {
             Self::Any | Self::Reflected | Self::Func(_) => GoRuntimeValue::Nil,
@@ -238,7 +238,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// The zero value of a named type of which nothing else is known, as of a nil pointer.
+/// The zero value of a named type without further information, as of a nil pointer.
 #[derive(Debug)]
 struct Zero {
     name: Arc<str>,

@@ -45,13 +45,13 @@ pub trait Object: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// What its method `String` or `Error` says, if it has one.
+    /// The text of its method `String` or `Error`, if it has one.
     fn text(&self) -> Option<Str> {
         None
     }
 
-    /// What such a method of the pointer to it says: a template prints it when the value is a field of something
-    /// that was reached through a pointer.
+    /// What such a method of the pointer returns: a template prints it when the value is a field of something that was
+    /// reached through a pointer.
     fn addressed_text(&self) -> Option<Str> {
         self.text()
     }
@@ -122,7 +122,7 @@ pub struct Signature {
     pub params: Vec<Type>,
     /// Whether the last parameter takes any number of arguments.
     pub is_variadic: bool,
-    /// What it gives. `interface {}` and a concrete type differ in what templates say of a nil.
+    /// The type of its result. `interface {}` and a concrete type differ in what templates print for a nil.
     pub result: Type,
 }
 
@@ -164,7 +164,7 @@ impl fmt::Display for Signature {
     }
 }
 
-/// What runs when a function is called.
+/// The body of a function.
 pub type Body =
     dyn Fn(&mut Meter, &[GoRuntimeValue]) -> Result<GoRuntimeValue, CallError> + Send + Sync;
 

@@ -7,7 +7,7 @@ use crate::error::FunctionError;
 use crate::limits::TemplateBudget;
 use crate::reflect_value::Slot;
 
-/// What to look into: the value without pointers and names of types; nothing where there is none.
+/// What to look into: the value without pointers and names of types; `None` if it is absent.
 fn inner(slot: &Slot) -> Option<GoRuntimeValue> {
     match slot.value() {
         GoRuntimeValue::Nil => None,

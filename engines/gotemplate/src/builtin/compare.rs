@@ -145,7 +145,7 @@ fn equal_others(
     }
 }
 
-/// How two values of comparable kinds are ordered; nothing for floats that are no numbers.
+/// How two values of comparable kinds are ordered; `None` if one is NaN.
 fn order(first: &GoRuntimeValue, second: &GoRuntimeValue) -> Option<Ordering> {
     match (&first.underlying(), &second.underlying()) {
         (GoRuntimeValue::Bool(first), GoRuntimeValue::Bool(second)) => Some(first.cmp(second)),

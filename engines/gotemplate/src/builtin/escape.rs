@@ -83,7 +83,7 @@ mod tests {
             js(text, 100).unwrap(),
             "a\\u003Cb\\u003E\\u0026\\'\\\"\\u003D\\\\\\u000A\\u0000é\\u200B".as_bytes()
         );
-        // Parity(go): what is no UTF-8 stays, as U+FFFD is printable.
+        // Parity(go): bytes that are not UTF-8 stay, as U+FFFD is printable.
         assert_eq!(js(b"\xff", 1).unwrap(), b"\xff");
         assert_eq!(url_query("a b/é~".as_bytes(), 100).unwrap(), b"a+b%2F%C3%A9~");
     }

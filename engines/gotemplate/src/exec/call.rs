@@ -1,4 +1,4 @@
-//! Calls of functions: their number and types of arguments, and what they say.
+//! Calls of functions: their number and types of arguments, and their results.
 
 use golang::GoRuntimeValue;
 use golang::strconv::{Quoting, quote};
@@ -117,7 +117,7 @@ impl<'s> TemplateRun<'s, '_> {
         let all = given + usize::from(has_last);
         let fixed = signature.fixed();
         if signature.is_variadic && all < fixed {
-            // Parity(go): what comes through the pipe is not counted here.
+            // Parity(go): the argument from the pipe is not counted here.
             let message =
                 format!("wrong number of args for {name}: want at least {fixed} got {given}");
             return Err(self.error(message));
@@ -150,7 +150,7 @@ impl<'s> TemplateRun<'s, '_> {
         Ok(values)
     }
 
-    /// `and` and `or`, which examine no argument behind the one that decides.
+    /// `and` and `or`, which do not evaluate arguments behind the one that decides.
     fn junction(
         &mut self,
         dot: &Slot,

@@ -82,7 +82,7 @@ impl<'s> TemplateRun<'s, '_> {
         }
     }
 
-    /// A number where nothing says of which type it should be.
+    /// A number, if its type does not follow from its position.
     fn constant(&mut self, id: Id, number: u32, text: Span) -> Result<Slot> {
         self.node = Some(id);
         let number = self.tree.source.number(number);

@@ -9,7 +9,7 @@ use golang::unicode::{decode, is_digit, is_letter, is_print};
 /// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LexTokenKind {
-    /// The scan ended; [`LexToken::error`] says why.
+    /// The scan ended; [`LexToken::error`] has the reason.
     Error,
     Bool,
     Char,
@@ -45,7 +45,7 @@ pub(super) enum LexTokenKind {
     With,
 }
 
-/// A token: bytes of the text, and the line on which they begin. [`Lexer::problem`] says what is wrong with
+/// A token: bytes of the text, and the line on which they begin. [`Lexer::problem`] has the message of
 /// [`LexTokenKind::Error`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LexToken {
@@ -108,9 +108,9 @@ pub(super) struct Lexer<'a> {
     parens: usize,
     is_inside: bool,
     is_over: bool,
-    /// Why there is an error, once there is one; nothing comes after it.
+    /// Why there is an error, once there is one; no token follows it.
     problem: Box<str>,
-    /// Whether a function has the name, which then is no keyword.
+    /// Whether a function has the name, which then is not a keyword.
     pub(super) has_break: bool,
     pub(super) has_continue: bool,
 }
@@ -482,7 +482,7 @@ impl<'a> Lexer<'a> {
     /// A constant up to its closing mark; the opening one was read.
     fn quoted(&mut self, mark: u8, kind: LexTokenKind, unterminated: &str) -> LexToken {
         loop {
-            // Nothing else means anything here.
+            // No other character has a meaning here.
             let plain = memchr::memchr3(mark, b'\\', b'\n', self.rest());
             self.at += plain.unwrap_or(self.rest().len());
             let character = match self.next() {

@@ -39,7 +39,7 @@ impl Number {
     /// Reads a constant.
     ///
     /// # Errors
-    /// Go's text for what is no number.
+    /// Go's message for a text that is not a number.
     pub(super) fn parse(text: &[u8], kind: LexTokenKind) -> Result<Self, String> {
         match kind {
             LexTokenKind::CharConstant => return Self::character(text),

@@ -28,7 +28,7 @@ pub(super) struct Parser<'a> {
     /// Children of nodes that are not complete, the innermost one's last.
     open: Vec<Id>,
     roots: BTreeMap<Arc<str>, Id>,
-    /// The template that is being parsed; those around it are kept by who began it.
+    /// The template that is being parsed; the caller keeps those around it.
     scope: ParseScope<'a>,
     nesting: usize,
 }
@@ -262,7 +262,7 @@ impl<'a> Parser<'a> {
         if started == 0 || started == token.line {
             return self.error(shown);
         }
-        // The message may already say that it is about an action.
+        // The message may already mention an action.
         let within = if shown.ends_with(" action") { "" } else { " in action" };
         self.error(format!("{shown}{within} started at {}:{started}", self.name))
     }
@@ -443,7 +443,7 @@ impl<'a> Parser<'a> {
 
     fn otherwise(&mut self) -> Result<ParsedItem> {
         let mut token = self.peek_non_space();
-        // `else if` and `else with` leave their second word to who asked for the else.
+        // The second word of `else if` and `else with` is left to the caller.
         if !matches!(token.kind, LexTokenKind::If | LexTokenKind::With) {
             token = self.expect(&[LexTokenKind::RightDelim], "else")?;
         }

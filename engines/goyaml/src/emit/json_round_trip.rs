@@ -2,7 +2,7 @@
 //!
 //! Here: what that YAML reader refuses, and how it changes text that holds U+0085.
 //! The detour itself is not taken, because all other text survives it unchanged.
-//! Elsewhere: what becomes of floats (`number`), writing (`super`), reading YAML (the crate's root).
+//! Elsewhere: how floats are written (`number`), writing (`super`), reading YAML (the crate's root).
 
 use std::borrow::Cow;
 use std::vec;
@@ -32,7 +32,7 @@ pub(super) enum RereadError {
     /// Ours: Go knows no limit.
     #[error("yaml: the text is longer than {} MiB", super::MAX_OUTPUT >> 20)]
     Length,
-    /// The value is none that JSON has.
+    /// The value is not one that JSON has.
     #[error("{0}")]
     Value(String),
 }
@@ -87,7 +87,7 @@ pub(super) fn check<T: Emittable>(value: &T) -> Result<(), RereadError> {
 
 /// Whether a string may be refused or change on the way.
 pub(super) fn is_suspicious(text: &str) -> bool {
-    // The first bytes of all characters of which that can be said.
+    // The first bytes of all characters for which that is true.
     text.bytes().any(|byte| matches!(byte, 0x7f | 0xc2 | 0xef))
 }
 
@@ -96,7 +96,7 @@ pub(super) fn is_suspicious_key(key: &str) -> bool {
     is_suspicious(key) || may_be_long(key)
 }
 
-/// What is left of a collection.
+/// The rest of a collection.
 enum Rest<T: Emittable> {
     Items(vec::IntoIter<T>),
     Entries(vec::IntoIter<(T::Text, T)>),

@@ -7,7 +7,7 @@ use crate::gofmt::Decimal;
 
 /// The text of a finite float.
 pub(super) fn text(float: f64) -> String {
-    // So small a whole number is written as one, whatever its digits.
+    // A whole number below 1e15 is written as an integer, without an exponent.
     if float.fract() == 0.0 && float.abs() < 1e15 {
         return (float as i64).to_string();
     }

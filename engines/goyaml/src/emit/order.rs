@@ -109,7 +109,7 @@ fn is_before_v3(a: &str, b: &str) -> bool {
     }
 }
 
-/// What two keys have in common at the front, and what is left of them.
+/// The common beginning of two keys, and the rest of each.
 fn split<'k>(a: &'k str, b: &'k str) -> (&'k str, &'k str, &'k str) {
     let mut same = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
     while !a.is_char_boundary(same) {
@@ -118,7 +118,7 @@ fn split<'k>(a: &'k str, b: &'k str) -> (&'k str, &'k str, &'k str) {
     (&a[..same], &a[same..], &b[same..])
 }
 
-/// Compares what is left of two keys by the numbers that begin there.
+/// Compares the rest of two keys by the numbers that begin there.
 fn is_less_number(common: &str, a: &str, b: &str) -> bool {
     let x = a.chars().next();
     let y = b.chars().next();

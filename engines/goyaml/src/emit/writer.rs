@@ -1,6 +1,6 @@
 //! The text as it grows: columns, indentation, folding, quotes and escapes.
 //!
-//! Here: how each style of scalar is put down, at whatever place the caller has reached.
+//! Here: how each style of scalar is written at the caller's position.
 //! Elsewhere: which style a scalar gets (`scalar`), what stands where (`super`).
 
 use super::scalar::{Style, is_break, is_printable};
@@ -26,7 +26,7 @@ pub(super) struct Writer {
     out: String,
     /// Characters in the last line.
     column: usize,
-    /// The last thing written separates what is before it from what comes next.
+    /// Whether the last character separates tokens.
     is_spaced: bool,
     /// The last line has only indentation and indicators that count as such (`-`, `?`, `:`).
     is_line_start: bool,

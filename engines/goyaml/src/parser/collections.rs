@@ -74,7 +74,7 @@ impl Parser<'_> {
                 State::IndentlessSequenceEntry,
             );
         }
-        // Nothing closes it but what comes next.
+        // It has no end token of its own: the next token closes it.
         self.pop_state();
         Ok(Event::new(EventKind::SequenceEnd, self.next_start()?))
     }
@@ -136,7 +136,7 @@ impl Parser<'_> {
         };
         if self.next_is(absent)? {
             // Parity(go-yaml v2): an empty key swallows what follows it, so `[? , a]` and `[: a]`
-            // do not mean what they say.
+            // have another meaning than in YAML.
             let token = self.take()?;
             self.state = State::FlowSequenceEntryMappingValue;
             return Ok(empty_scalar(token.end));

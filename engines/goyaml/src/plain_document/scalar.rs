@@ -53,7 +53,7 @@ pub(super) fn is_over(rest: &str) -> bool {
     text.is_empty() || text.starts_with('#') && text.len() < rest.len()
 }
 
-/// What a scalar in quotes says, and what is behind it.
+/// The text of a quoted scalar, and what is behind it.
 pub(super) fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let quote = *text.as_bytes().first()?;
     let inside = text.get(1..)?;
@@ -83,7 +83,7 @@ pub(super) fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
     }
 }
 
-/// What a scalar without quotes means that is the rest of a line.
+/// The value of a scalar without quotes that is the rest of a line.
 pub(super) fn plain<M: Maker>(text: &str) -> Option<M::Value> {
     let is_key = text.ends_with(':') || text.contains(": ");
     if is_key || !begins_plain(text) {
@@ -119,7 +119,7 @@ pub(super) fn meaning<M: Maker>(text: &str) -> Option<M::Value> {
     })
 }
 
-/// What becomes of the line breaks at the end.
+/// How the line breaks at the end are treated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Chomping {
     Strip,
@@ -167,7 +167,7 @@ impl BlockScalar {
         })
     }
 
-    /// Takes a line whose first character that is no space is in this column, if it belongs here.
+    /// Takes a line whose first character other than a space is in this column, if it belongs here.
     pub(super) fn line(&mut self, line: &str, column: usize, is_ended: bool) -> Option<bool> {
         let is_blank = line.len() == column;
         if is_blank && (!is_ended || self.indent.is_none() && column > 0) {
@@ -202,7 +202,7 @@ impl BlockScalar {
         Some(true)
     }
 
-    /// What it says.
+    /// Its text.
     pub(super) fn finish(self) -> String {
         let mut content = self.content;
         if self.is_ended && self.chomping != Chomping::Strip {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Json, read};
 use crate::{DecodeTarget, first_document};
 
-/// Whether a text is plain; then both readers have to say the same of it.
+/// Whether a text is plain; then both readers have to give the same.
 fn is_plain(text: &str) -> bool {
     let whole = || first_document(text.as_bytes(), false, &DecodeTarget::Any);
     let chosen = read::<Json>(text.as_bytes(), wants);

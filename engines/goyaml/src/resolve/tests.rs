@@ -1,4 +1,4 @@
-//! Resolution of single strings, against what Go was seen to answer.
+//! Resolution of single strings, compared with observed answers of Go.
 
 use crate::Dialect;
 

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::reader::Mark;
 use crate::token::{Style, TokenKind, YamlToken};
 
-/// What becomes of the line breaks at the end.
+/// How the line breaks at the end are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Chomping {
     Strip,

@@ -3,8 +3,8 @@
 //! Which event takes a comment is decided in `parser/comment.rs`.
 //!
 //! Comments are found while the scanner looks for the next token. One at the end of a line goes to
-//! the token before it. A block of lines is a *head* of what follows, unless something says that
-//! it is a *foot* of what came before: an empty line behind it and none in front, a smaller
+//! the token before it. A block of lines is a *head* of what follows, unless one of these
+//! makes it a *foot* of the node before it: an empty line behind it and none in front, a smaller
 //! indentation, or the end of a flow collection.
 
 use std::collections::BTreeMap;
@@ -263,7 +263,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Gives the lines so far to what came before them.
+    /// Gives the lines so far to the node before them.
     fn push_foot(&mut self, lines: &mut Lines, ahead: usize) {
         let end = self.looked_at(lines, ahead);
         let text = text(std::mem::take(&mut lines.text));

@@ -44,7 +44,7 @@ impl Scanner<'_> {
                 let suffix = self.scan_tag_uri(start, Vec::new(), false)?;
                 (handle, suffix)
             } else {
-                // It was no handle: what has been read behind the `!` begins the suffix.
+                // It was not a handle: what has been read behind the `!` begins the suffix.
                 let suffix = self.scan_tag_uri(start, handle[1..].to_vec(), true)?;
                 // Parity(go-yaml v2): a lone `!` stays a tag, and makes its scalar a string.
                 if suffix.is_empty() { (suffix, b"!".to_vec()) } else { (b"!".to_vec(), suffix) }

@@ -15,7 +15,7 @@ use crate::parser::Parser;
 use crate::reader::Mark;
 use crate::token;
 
-/// Reads all documents of `input`, also those that hold nothing but a `---`.
+/// Reads all documents of `input`, also empty ones that only have a `---`.
 ///
 /// Each is a node of [`YamlNodeKind::Document`] with one child.
 ///
@@ -190,7 +190,7 @@ fn placed(kind: YamlNodeKind, event: Event) -> Node {
     }
 }
 
-/// A line or column counted from 1; no input has more than can be told.
+/// A line or column counted from 1; larger numbers are cut to `u32::MAX`.
 pub(super) fn place(from_zero: usize) -> u32 {
     u32::try_from(from_zero).unwrap_or(u32::MAX).saturating_add(1)
 }

@@ -25,14 +25,14 @@ use crate::reader::Mark;
 /// The JSON of a document or of another node, as kustomize turns its resources into objects.
 ///
 /// Aliases and merge keys are followed; their anchors have to be in `node`. The keys of the
-/// outermost map may be any scalars and become text; below it, keys that are no text are an error,
+/// outermost map may be any scalars and become text; below it, keys that are not text are an error,
 /// as Go cannot write such maps. The result equals what parsing Go's JSON gives, so `1.0` is 1.
 ///
-/// Differs(go): of several values that JSON cannot say, the error names the first in the text.
+/// Differs(go): of several values that JSON cannot express, the error names the first in the text.
 ///
 /// # Errors
 /// In Go's words: keys that are set twice, scalars that do not fit their tag, aliases that contain
-/// themselves or multiply the document, what JSON cannot say; and [`YamlLimits`], of which the depth
+/// themselves or multiply the document, what JSON cannot express; and [`YamlLimits`], of which the depth
 /// applies to the value.
 pub fn to_json(node: &Node, limits: &YamlLimits) -> Result<Value, Error> {
     let (decoded, not_json) = decode(node, limits)?;
@@ -42,12 +42,12 @@ pub fn to_json(node: &Node, limits: &YamlLimits) -> Result<Value, Error> {
 /// Whether Go decodes a document or another node: as [`to_json`], for callers that want no JSON.
 ///
 /// # Errors
-/// As [`to_json`], but for what only JSON cannot say.
+/// As [`to_json`], except for values that only JSON cannot express.
 pub fn check(node: &Node, limits: &YamlLimits) -> Result<(), Error> {
     decode(node, limits).map(drop)
 }
 
-/// The value of a node, and the first thing about it that JSON cannot say.
+/// The value of a node, and the first part of it that JSON cannot express.
 fn decode(node: &Node, limits: &YamlLimits) -> Result<(Value, Option<String>), Error> {
     let decoder = Decoder {
         targets: targets(node),
@@ -85,7 +85,7 @@ fn targets(root: &Node) -> BTreeMap<*const Node, &Node> {
 /// A map that is being filled.
 struct YamlMapBuilder {
     entries: Map<String, Value>,
-    /// Whether a key that is no text becomes one: at the root, and where a map whose own keys are
+    /// Whether a key that is not text becomes one: at the root, and where a map whose own keys are
     /// strings merges others.
     takes_all: bool,
 }
@@ -137,7 +137,7 @@ struct Decoder<'n> {
     /// What is wrong without ending the decoding.
     problems: Vec<String>,
     problem_line: u32,
-    /// The first value that JSON cannot say.
+    /// The first value that JSON cannot express.
     not_json: Option<String>,
 }
 
@@ -441,7 +441,7 @@ impl<'n> Decoder<'n> {
     }
 }
 
-/// Hands a value to the frame that waits for it; for a map, says which entry it makes.
+/// Hands a value to the frame that waits for it; for a map, returns which entry it makes.
 fn deliver(
     frame: &mut Frame<'_>,
     value: DecodedValue,

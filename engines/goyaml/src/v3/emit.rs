@@ -1,7 +1,7 @@
 //! Nodes to text, byte for byte as go-yaml v3 encodes them.
 //!
 //! Here: walking the tree, and which tag and style each node asks for.
-//! Elsewhere: what is put down for a step of the walk (`emit/state.rs`), the text itself
+//! Elsewhere: the output of a step of the walk (`emit/state.rs`), the text itself
 //! (`emit/writer.rs`), the style a scalar may have (`emit/scalar.rs`).
 
 mod event;
@@ -31,7 +31,7 @@ pub struct Layout {
 }
 
 impl Default for Layout {
-    /// 4 columns, lists further in than their keys: what go-yaml does unless told otherwise.
+    /// 4 columns, lists further in than their keys: the defaults of go-yaml.
     fn default() -> Self {
         Self { indent: 4, compact_sequences: false }
     }
@@ -39,7 +39,7 @@ impl Default for Layout {
 
 /// Why a tree has no text.
 ///
-/// Displays as Go says it, where Go refuses too.
+/// The text is Go's, where Go refuses too.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmitError {
@@ -160,7 +160,7 @@ impl<'n> Walk<'n> {
         self.emitter.emit(&Event { line, foot, tail, ..Event::new(kind) })
     }
 
-    /// Writes a scalar or an alias, or what comes before the children.
+    /// Writes a scalar or an alias, or the part before the children.
     fn begin(&mut self, node: &'n Node, tail: &'n str, foot: &'n str) -> Result<(), EmitError> {
         let (written, force_quotes) = node.written_tag();
         let tag = Tag::of(&tag::long(written));

@@ -66,7 +66,7 @@ impl Style {
         self.0
     }
 
-    /// Whether a scalar is in quotes or a block, so that it is text whatever it looks like.
+    /// Whether a scalar is in quotes or a block, and therefore always text.
     pub fn is_quoted(self) -> bool {
         let quoted = Self::DOUBLE_QUOTED | Self::SINGLE_QUOTED | Self::LITERAL | Self::FOLDED;
         self.0 & quoted.0 != 0

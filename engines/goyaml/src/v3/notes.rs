@@ -1,6 +1,6 @@
 //! What few nodes have besides their value: an anchor and comments.
 
-/// Which note is meant.
+/// The kinds of notes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Note {
     /// The name by which aliases refer to the node.
@@ -15,7 +15,7 @@ pub enum Note {
 
 /// Anchor and comments of a node; what is not there is empty.
 ///
-/// Most nodes have none, and then this is no larger than an address: large documents are mostly nodes.
+/// Most nodes have none, and then this takes only as much memory as a pointer: large documents are mostly nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Notes(
     /// Never with empty strings only, so that notes are equal if their strings are.

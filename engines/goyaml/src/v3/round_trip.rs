@@ -1,4 +1,4 @@
-//! Which nodes are the same after they were written and read again, so that nobody has to do that.
+//! Which nodes are the same after they were written and read again, so that the caller can skip that.
 
 use super::node::{Node, Style, YamlNodeKind};
 use super::tag;
@@ -14,8 +14,8 @@ const MAX_KEY: usize = 100;
 /// Whether it is certain that a node has the same meaning after [`super::emit()`] and [`super::parse`]: then
 /// [`super::to_json`] gives the same, and each tag is what [`Node::short_tag`] was.
 ///
-/// It says no in all cases in which the writer has to do more than to choose quotes: comments, anchors, tags that are
-/// written, keys that are no short strings, strings beyond printable ASCII or with unusual line breaks.
+/// It is false in all cases in which the writer has to do more than to choose quotes: comments, anchors, tags that are
+/// written, keys that are not short strings, strings beyond printable ASCII or with unusual line breaks.
 ///
 /// # Assumes
 /// The node is the root of a document.

@@ -1,11 +1,11 @@
-//! What a scalar is to Go, where JSON would say less: times, bytes, floats without a fraction.
+//! The Go value of a scalar, for types that JSON does not have: times, bytes, floats without a fraction.
 
 use super::decode::{binary_of, meaning};
 use super::node::Node;
 use crate::error::Error;
 use crate::resolve::{Scalar as Meaning, timestamp};
 
-/// What go-yaml v3 decodes a scalar into when nothing says which type is wanted.
+/// What go-yaml v3 decodes a scalar into when no type is wanted.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Scalar {

@@ -27,7 +27,7 @@ pub const MAX_ENTRIES: usize = 50_000;
 /// [`MAX_CHART_SIZE`] again.
 pub const MAX_UNPACKED: u64 = 200 << 20;
 
-/// Why an archive cannot be taken apart, as Helm says it.
+/// Why an archive cannot be unpacked. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
@@ -43,7 +43,7 @@ pub enum ArchiveError {
     /// The checksum of what was compressed is another.
     #[error("gzip: invalid checksum")]
     Checksum,
-    /// What is compressed is damaged. Differs(helm 4): Go says at which byte.
+    /// What is compressed is damaged. Differs(helm 4): Go reports at which byte.
     #[error("flate: corrupt input")]
     Corrupt,
     /// The tar in it is damaged.
@@ -103,7 +103,7 @@ pub(super) fn files(archive: &[u8], budget: &mut ArchiveBudget) -> Result<Vec<Fi
     let source = ArchiveSource { gunzipped, left: Rc::clone(&left), fault: Rc::clone(&fault) };
     let read = read(source, &mut budget.entries);
     budget.bytes = *left.borrow();
-    // A fault of what is compressed is told as such, whatever it means to the tar.
+    // A gzip error is reported as such, even if the tar reader stumbles over it first.
     match fault.take() {
         Some(fault) if matches!(read, Err(ArchiveError::NotTar | ArchiveError::Truncated)) => {
             Err(fault)
@@ -138,11 +138,11 @@ fn read(source: impl Read, entries_left: &mut usize) -> Result<Vec<File>, Archiv
         }
         let read = data.len() as u64;
         remaining = remaining.saturating_sub(read);
-        // Parity(helm 4): a link with a size is told as if it were too large, and so is exactly the most.
+        // Parity(helm 4): a link with a size is reported as too large, and so is a chart of exactly the maximal size.
         if read < size || remaining == 0 {
             return Err(ArchiveError::TooLarge);
         }
-        // Parity(helm 4): an empty schema is none here, and an error in a folder.
+        // Parity(helm 4): an empty schema in an archive is ignored, and is an error in a folder.
         if data.is_empty() && super::name::base(&name) == "values.schema.json" {
             has_files = true;
             continue;

@@ -1,4 +1,4 @@
-//! What bytes look like: enough to tell somebody that a file is no archive, in the words of Go's
+//! The content type of bytes, for the error message about a file that is not an archive; the names are those of Go's
 //! `http.DetectContentType`.
 
 /// How many bytes Helm examines. What a shorter file lacks counts as zeros, which no text has.

@@ -1,7 +1,7 @@
 //! `Chart.yaml`, `requirements.yaml` and lock files, read as Go reads YAML into structs.
 //!
 //! Keys match without regard to case and in the order of their bytes, null leaves a field as it is, a list is read into
-//! the items that are there already, and of several values of a wrong shape the first is told.
+//! the existing items, and of several values of a wrong shape the first is reported.
 //! Elsewhere: YAML (`goyaml`), what may stand in the fields (`chart/validate.rs`).
 
 use std::borrow::Cow;
@@ -14,11 +14,11 @@ use serde_json::Value as Json;
 
 use super::{Dependency, Lock, Maintainer, Metadata};
 
-/// Why a file of a chart cannot be read, as Helm says it.
+/// Why a file of a chart cannot be read. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// It is no YAML, or none that JSON can say.
+    /// It is not YAML, or YAML that JSON cannot express.
     #[error("error converting YAML to JSON: {0}")]
     Yaml(#[from] goyaml::Error),
     /// A value of another shape than the field's.
@@ -26,12 +26,12 @@ pub enum DecodeError {
         "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go {place}"
     )]
     Shape {
-        /// What stands there, as Go names shapes of JSON.
+        /// The shape of the value, in Go's words for JSON.
         found: &'static str,
         /// What it is for, as Go names fields and types.
         place: String,
     },
-    /// A time that is none.
+    /// A time that cannot be parsed.
     #[error("error unmarshaling JSON: while decoding JSON: {0}")]
     Time(String),
 }
@@ -93,7 +93,7 @@ pub(super) fn api_version(yaml: &[u8]) -> Result<String, DecodeError> {
 }
 
 impl Draft {
-    /// Reads a `Chart.yaml` or `requirements.yaml` over what is here.
+    /// Reads a `Chart.yaml` or `requirements.yaml` over the current fields.
     pub(crate) fn read(&mut self, yaml: &[u8]) -> Result<(), DecodeError> {
         let json = goyaml::to_json_for(yaml, &DecodeTarget::Struct(METADATA))?;
         let mut decoder = Decoder::default();
@@ -170,11 +170,11 @@ fn time(json: &Json) -> Result<String, DecodeError> {
 
 /// A table of values, as every values file of Helm 4 is read: its documents one over the other.
 ///
-/// Differs(helm 4): a last line counts whatever its length. Helm loses one that no line feed ends if its length is a
+/// Differs(helm 4): the last line is always read. Helm loses a last line without a line feed if its length is a
 /// multiple of 4 096 bytes (helm#32506).
 ///
 /// # Errors
-/// A document is no YAML, or no table, or begins with something behind its `---`.
+/// A document is not YAML, or not a table, or has text after its `---`.
 pub fn values(yaml: &[u8]) -> Result<golang::value::Map, ValuesError> {
     let mut merged: Option<golang::value::Map> = None;
     for document in documents(yaml)? {
@@ -193,21 +193,21 @@ pub fn values(yaml: &[u8]) -> Result<golang::value::Map, ValuesError> {
     Ok(merged.unwrap_or_else(crate::values::empty))
 }
 
-/// Why a values file cannot be read, as Helm says it.
+/// Why a values file cannot be read. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValuesError {
-    /// Something stands behind a `---`.
+    /// Text follows a `---` on its line.
     #[error("error reading yaml document: invalid Yaml document separator: {0}")]
     Separator(String),
-    /// A document is no table.
+    /// A document is not a table.
     #[error("cannot unmarshal yaml document: {0}")]
     Document(#[from] DecodeError),
 }
 
 /// The documents of a text, divided at lines that begin with `---`; their lines end with a line feed.
 pub(crate) fn documents(yaml: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, ValuesError> {
-    // Nearly all are one document as it is.
+    // Nearly all values files are a single document.
     let is_divided = yaml.starts_with(b"---") || memchr::memmem::find(yaml, b"\n---").is_some();
     if !is_divided && yaml.ends_with(b"\n") && memchr::memchr(b'\r', yaml).is_none() {
         return Ok(vec![Cow::Borrowed(yaml)]);

@@ -26,7 +26,7 @@ const LINE_ENTRY_BYTES: u64 = 40;
 pub struct ChartFiles(Map);
 
 impl ChartFiles {
-    /// The files that are no templates, values, or charts ([`super::Chart::files`]).
+    /// The files that are not templates, values, or charts ([`super::Chart::files`]).
     pub fn new(files: &[File]) -> Self {
         let entries = files.iter().map(|file| (file.name.as_str().into(), bytes(&file.data)));
         Self::of(entries)
@@ -49,7 +49,7 @@ impl ChartFiles {
         }
     }
 
-    /// The files that a glob matches, `*` within a folder; all of them if it is no glob.
+    /// The files that a glob matches, `*` within a folder; all of them if it is not a glob.
     ///
     /// # Errors
     /// Matching takes too many steps.
@@ -84,7 +84,7 @@ impl ChartFiles {
         self.as_yaml(meter, |data| STANDARD.encode(data))
     }
 
-    /// Of files with the same last part of their names, the last counts. Differs(helm 4): there it is any of them.
+    /// Of files with the same last part of their names, the last counts. Differs(helm 4): in Helm it is a random one.
     fn as_yaml(
         &self,
         meter: &mut Meter,
@@ -93,7 +93,7 @@ impl ChartFiles {
         let mut by_name = serde_json::Map::new();
         for (name, data) in self.0.entries() {
             let GoRuntimeValue::Bytes(data) = &data else { continue };
-            // What is a text now is one more in YAML.
+            // The YAML has the text once more.
             meter.steps(data.len() as u64 / 4)?;
             meter.bytes(data.len() as u64 + FILE_ENTRY_BYTES)?;
             by_name.insert(base(&name.lossy()).to_owned(), text(data).into());

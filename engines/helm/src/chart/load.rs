@@ -17,7 +17,7 @@ use crate::values::empty;
 /// How deep charts may be in each other. Differs(helm 4): it has no limit.
 pub const MAX_DEPTH: usize = 64;
 
-/// Name of the file that says what is no part of a chart.
+/// Name of the file that lists what is not part of a chart.
 pub const IGNORE_FILE: &str = ".helmignore";
 
 /// How many bytes the values of a chart and those in it take together at most once they are read. Differs(helm 4): it
@@ -33,7 +33,7 @@ pub struct ChartLoadResult {
     pub warnings: Vec<String>,
 }
 
-/// Why a chart cannot be loaded, as Helm says it.
+/// Why a chart cannot be loaded. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -89,7 +89,7 @@ pub enum LoadError {
         /// Why.
         problem: Box<Self>,
     },
-    /// A folder below `charts/` is called as an archive would be.
+    /// A folder below `charts/` has the name of an archive.
     #[error("error unpacking subchart tar in {chart}: expected {expected}, got {found}")]
     FolderAsArchive {
         /// The chart that it is in.
@@ -105,7 +105,7 @@ pub enum LoadError {
     /// A file is YAML and no archive: its name.
     #[error("file '{0}' seems to be a YAML file, but expected a gzipped archive")]
     IsYaml(String),
-    /// A file is no archive.
+    /// A file is not an archive.
     #[error("file '{file}' does not appear to be a gzipped archive; got '{found}'")]
     IsOther {
         /// Its name.
@@ -113,7 +113,7 @@ pub enum LoadError {
         /// What its bytes look like.
         found: &'static str,
     },
-    /// A file begins as an archive does, and is none.
+    /// A file begins as an archive does, but is not a valid one.
     #[error("file '{file}' does not appear to be a valid chart file (details: {problem})")]
     NotGzip {
         /// Its name.
@@ -121,10 +121,10 @@ pub enum LoadError {
         /// Why.
         problem: ArchiveError,
     },
-    /// An archive that was given by name cannot be taken apart; Helm does not say why.
+    /// An archive that was given by name cannot be unpacked; Helm does not report why.
     #[error("unable to load chart archive")]
     BadArchive(#[source] ArchiveError),
-    /// A stream is no gzip.
+    /// A stream is not gzip.
     #[error("stream does not appear to be a valid chart file (details: {0})")]
     StreamNotGzip(#[source] ArchiveError),
     /// A stream cannot be taken apart.
@@ -143,7 +143,7 @@ pub enum LoadError {
 /// `place` is the folder's absolute path; it only appears in errors.
 ///
 /// # Errors
-/// As Helm says it.
+/// The messages are Helm's.
 pub fn folder(place: &str, files: Vec<File>) -> Result<ChartLoadResult, LoadError> {
     let described = files.iter().find(|file| file.name == "Chart.yaml");
     let described = described.ok_or_else(|| LoadError::NotDetected(place.to_owned()))?;
@@ -156,7 +156,7 @@ pub fn folder(place: &str, files: Vec<File>) -> Result<ChartLoadResult, LoadErro
     is_known.map(|()| loaded)
 }
 
-/// The files of a folder that are part of its chart: without what its `.helmignore` says, and without marks before UTF-8.
+/// The files of a folder that are part of its chart: without those in its `.helmignore`, and without byte order marks.
 ///
 /// # Errors
 /// The rules cannot be used, or a file is too large.
@@ -203,12 +203,12 @@ pub fn archive_entries(bytes: &[u8]) -> Result<Vec<File>, LoadError> {
 /// Loads a chart from files that are part of it, such as those of [`archive_entries`] or [`kept`], changed or not.
 ///
 /// # Errors
-/// As Helm says it.
+/// The messages are Helm's.
 pub fn entries(files: Vec<File>) -> Result<ChartLoadResult, LoadError> {
     Loader::default().load_archive(files)
 }
 
-/// Loads a chart from the files of a folder, whatever its `apiVersion` is.
+/// Loads a chart of any `apiVersion` from the files of a folder.
 pub(crate) fn any_version(files: Vec<File>) -> Result<ChartLoadResult, LoadError> {
     Loader::default().load_root(kept(files)?)
 }
@@ -216,7 +216,7 @@ pub(crate) fn any_version(files: Vec<File>) -> Result<ChartLoadResult, LoadError
 /// Loads a chart from an archive that was given by its name, as `helm template FILE` does.
 ///
 /// # Errors
-/// As Helm says it.
+/// The messages are Helm's.
 pub fn archive_file(name: &str, bytes: &[u8]) -> Result<ChartLoadResult, LoadError> {
     if !content_type::is_gzip(bytes) {
         let file = name.to_owned();
@@ -236,7 +236,7 @@ pub fn archive_file(name: &str, bytes: &[u8]) -> Result<ChartLoadResult, LoadErr
 /// Loads a chart from an archive, as Flux lets Helm do it.
 ///
 /// # Errors
-/// As Helm says it.
+/// The messages are Helm's.
 pub fn archive(bytes: &[u8]) -> Result<ChartLoadResult, LoadError> {
     let mut loader = Loader::default();
     let files = archive::files(bytes, &mut loader.budget).map_err(|problem| match problem {
@@ -246,13 +246,13 @@ pub fn archive(bytes: &[u8]) -> Result<ChartLoadResult, LoadError> {
     loader.load_archive(files)
 }
 
-/// Whether a chart's `apiVersion` is one that is installed.
+/// Whether a chart's `apiVersion` is one that Helm installs.
 fn check_version(chart_yaml: &[u8]) -> Result<(), LoadError> {
     let version = decode::api_version(chart_yaml)
         .map_err(|problem| LoadError::File { file: "Chart.yaml", problem })?;
     match version.as_str() {
         "" | "v1" | "v2" => Ok(()),
-        // Differs(helm 4): it loads the chart by other rules before it says so.
+        // Differs(helm 4): Helm loads the chart by other rules before it returns this error.
         "v3" => Err(LoadError::NotInstallableVersion),
         _ => Err(LoadError::UnknownVersion),
     }
@@ -279,7 +279,7 @@ impl Default for Loader {
     }
 }
 
-/// What files say of a chart before they are checked.
+/// The content of a chart's files before they are checked.
 #[derive(Debug, Default)]
 struct ChartParts {
     draft: Option<Draft>,

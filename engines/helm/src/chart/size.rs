@@ -1,4 +1,4 @@
-//! How much memory a chart takes: for who keeps charts.
+//! How much memory a chart takes, for caches of charts.
 
 use golang::GoRuntimeValue;
 use golang::meter::{Allowance, Meter, Stop};

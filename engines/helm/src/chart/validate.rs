@@ -10,12 +10,12 @@ use super::decode::Draft;
 use super::name::{base, quoted};
 use super::{Chart, Dependency, Maintainer, Metadata};
 
-/// Why a chart's metadata is refused, as Helm says it.
+/// Why a chart's metadata is refused. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("validation: {0}")]
 pub struct Invalid(String);
 
-/// Why a chart is not rendered, as Helm says it.
+/// Why a chart is not rendered. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChartValidationError {
@@ -38,7 +38,7 @@ pub enum ChartValidationError {
     },
 }
 
-/// Whether a chart may be installed or rendered by itself.
+/// Whether a chart may be installed or rendered on its own.
 ///
 /// # Errors
 /// It is a library.
@@ -66,7 +66,7 @@ pub fn dependencies_present(chart: &Chart) -> Result<(), ChartValidationError> {
 /// Whether a chart is for a version of Kubernetes; `version` is its text, as `v1.36.0`.
 ///
 /// # Errors
-/// It is not, or the range or the version is none.
+/// The version does not match, or the range or the version is not valid.
 pub fn kube_version(chart: &Chart, version: &str) -> Result<(), ChartValidationError> {
     let wanted = &chart.metadata.kube_version;
     let fits = || {

@@ -24,7 +24,7 @@ enum GlobPart {
 }
 
 impl Glob {
-    /// Reads a pattern; nothing if Go says that its syntax is bad.
+    /// Reads a pattern; `None` if Go reports a syntax error.
     pub(super) fn parse(pattern: &str) -> Option<Self> {
         let mut chunks = Vec::new();
         let mut chunk = Chunk::default();
@@ -91,7 +91,7 @@ impl Glob {
 }
 
 impl Chunk {
-    /// What is left of a name that begins with this.
+    /// The rest of a name that begins with this.
     fn fit<'n>(&self, mut name: &'n [u8]) -> Option<&'n [u8]> {
         for part in &self.parts {
             let (character, width) = decode(name);

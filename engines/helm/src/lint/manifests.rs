@@ -27,7 +27,7 @@ struct Object {
     name: String,
 }
 
-/// Checks what the templates of a chart give, in their order; what is no YAML ends it.
+/// Checks the rendered templates of a chart, in their order; stops at the first that is not YAML.
 pub(super) fn check(
     chart: &Chart,
     files: &BTreeMap<String, Vec<u8>>,
@@ -77,7 +77,7 @@ pub(super) fn check(
     }
 }
 
-/// Checks a file of CRDs; false if it is no YAML.
+/// Checks a file of CRDs; false if it is not YAML.
 pub(super) fn check_crd(file: &File, found: &mut LintMessages) -> bool {
     let path = &file.name;
     each(path, &file.data, found, |object, found| {

@@ -126,7 +126,7 @@ fn api_version(metadata: &Metadata) -> Option<String> {
     }
 }
 
-/// A field that is something else than a text.
+/// A field whose type is not text.
 fn no_text(fields: &Value, key: &str) -> Option<String> {
     let kind = match fields.get(key)? {
         Value::String(_) => return None,

@@ -4,7 +4,7 @@ use crate::chart::quoted;
 
 const SUBDOMAIN: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 
-/// What is wrong with the name of an object of a kind, as the API server would say it.
+/// What is wrong with the name of an object of a kind, in the words of the API server.
 pub(super) fn problem(kind: &str, name: &str) -> Option<String> {
     let problems = match kind.to_ascii_lowercase().as_str() {
         "service" => dns_1035_label(name),

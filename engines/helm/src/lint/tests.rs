@@ -1,4 +1,4 @@
-//! What charts are told. Answers are those of `helm lint` of Helm 4.2.4.
+//! Messages of the linter about charts. Expected answers are those of `helm lint` of Helm 4.2.4.
 
 use golang::time::{Time, Zone};
 

@@ -21,11 +21,11 @@ pub struct Head {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Why a manifest cannot be read. As Helm says it.
+/// Why a manifest cannot be read. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeadError {
-    /// It is no YAML.
+    /// It is not YAML.
     #[error("error converting YAML to JSON: {0}")]
     Yaml(#[from] goyaml::Error),
     /// A value of another shape than the field's.
@@ -33,7 +33,7 @@ pub enum HeadError {
         "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into {place}"
     )]
     Shape {
-        /// What stands there, as Go names shapes of JSON.
+        /// The shape of the value, in Go's words for JSON.
         found: &'static str,
         /// What it is for, as Go names fields and types.
         place: &'static str,
@@ -52,7 +52,7 @@ impl Head {
     /// Reads the first document of a text.
     ///
     /// # Errors
-    /// It is no YAML, or has another shape than an object.
+    /// It is not YAML, or does not have the shape of an object.
     pub fn parse(text: &[u8]) -> Result<Self, HeadError> {
         let mut head = Self::default();
         match goyaml::to_json_of(text, is_read)? {

@@ -1,4 +1,4 @@
-//! What the recorded cases do not say.
+//! What the recorded cases do not cover.
 
 use std::cmp::Ordering;
 

@@ -63,7 +63,7 @@ pub(super) fn of(
     errors.iter().filter_map(step).collect()
 }
 
-/// The place of a text that is no template.
+/// The place of a text that is not a template.
 pub(super) fn of_parse_error(error: &ParseError, text: &[u8]) -> Vec<TemplateTrailStep> {
     vec![TemplateTrailStep {
         template: error.template.clone(),

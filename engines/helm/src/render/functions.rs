@@ -15,7 +15,7 @@ use super::{MAX_CODE, PARSED_BYTES_PER_BYTE, code_length, without_no_value};
 use crate::env::LookupQuery;
 use crate::warning::{Level, Warning};
 
-/// How Helm marks the messages of people inside of Go's errors.
+/// The marks that Helm puts around messages of chart authors inside of Go's errors.
 pub(super) const MARKS: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
 
 /// The name of the set, and of a text that `tpl` runs.
@@ -44,7 +44,7 @@ fn host<'r>(call: &Call<'r>) -> Result<&'r Host, FunctionError> {
     call.host::<Host>().ok_or_else(|| FunctionError::from("this run knows of no chart"))
 }
 
-/// A parameter that the signature says is a text.
+/// A parameter whose type in the signature is a text.
 fn text(arguments: &[GoRuntimeValue], index: usize) -> Str {
     match arguments.get(index) {
         Some(GoRuntimeValue::String(text)) => text.clone(),
@@ -74,7 +74,7 @@ fn include(
     output.map(GoRuntimeValue::string)
 }
 
-/// `tpl TEXT VALUE`: runs a text as a template, whose own definitions nobody else sees.
+/// `tpl TEXT VALUE`: runs a text as a template, whose own definitions are not visible outside of it.
 fn tpl(call: &mut Call<'_>, arguments: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
     let host = host(call)?;
     let source = text(arguments, 0);
@@ -104,8 +104,8 @@ fn tpl(call: &mut Call<'_>, arguments: &[GoRuntimeValue]) -> Result<GoRuntimeVal
     Ok(GoRuntimeValue::string(without_no_value(output)))
 }
 
-/// A text as an error quotes it. Strings that run each other all do, and one that holds another quotes it once more, so
-/// together they say no more than a run has words for.
+/// A text as an error quotes it. Texts that run each other are all quoted, and a text that holds another quotes it once
+/// more, so their total length is limited to what the run has left for errors.
 fn shown(call: &Call<'_>, source: &Str) -> String {
     let words = call.words(source.len());
     let quoted = quote(&source[..words], Quoting::Printable);
@@ -175,7 +175,7 @@ fn lookup(
     Ok(GoRuntimeValue::from_json(&object))
 }
 
-/// Counts the values of an object that somebody else made.
+/// Counts the values of an object that was made outside of the templates.
 fn count(call: &mut Call<'_>, object: &Json) -> Result<(), FunctionError> {
     let mut pending = vec![object];
     while let Some(value) = pending.pop() {

@@ -1,4 +1,4 @@
-//! What functions share during one render: the world, and what was included and parsed so far.
+//! What functions share during one render: the environment, and what was included and parsed so far.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,14 +68,14 @@ impl Host {
         Self { env: self.env.clone(), mode: self.mode, beside, state: Mutex::default() }
     }
 
-    /// Says what the next file sees.
+    /// Sets the values that the next file sees.
     pub(super) fn sees(&self, top: &Map) {
         if let Some(beside) = &self.beside {
             beside.top.store(top.address(), Ordering::Relaxed);
         }
     }
 
-    /// Whether something may be done whose result depends on what else was rendered before. Where files are rendered side
+    /// Whether a function may be called whose result depends on what was rendered before. Where files are rendered side
     /// by side it may not, and they are rendered one by one instead.
     pub(super) fn is_alone(&self) -> bool {
         if let Some(beside) = &self.beside {
@@ -131,7 +131,7 @@ impl Host {
     }
 
     pub(super) fn warn(&self, warning: Warning) {
-        // Warnings have an order; those of a render that is given up are not told.
+        // Warnings have an order; those of a render that is given up are not reported.
         self.is_alone();
         self.state().warnings.push(warning);
     }

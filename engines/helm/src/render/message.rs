@@ -1,13 +1,13 @@
 //! Errors of templates in Helm's words: a few lines for each template on the way, or Go's one line where Helm cannot
 //! take that apart.
 //!
-//! Helm works on the text of the error alone, and so does this: what Helm takes for a place is a place here too.
+//! Helm works on the text of the error alone, and so does this file: what Helm takes for a place is a place here too.
 
 use gotemplate::{ExecError, FunctionError, ParseError};
 
 use super::functions::MARKS;
 
-/// A file is no template.
+/// A file is not a template.
 pub(super) fn of_parse_error(error: &ParseError) -> String {
     let text = error.to_string();
     let parts: Vec<&str> = text.split(": ").collect();
@@ -131,7 +131,7 @@ fn steps(error: &ExecError) -> Option<Vec<TemplateErrorFrame>> {
     Some(steps)
 }
 
-/// What an error says without its source.
+/// The text of an error without its source.
 fn head(error: &ExecError) -> String {
     let ExecError { template, place, message, .. } = error;
     let template = template.clone();

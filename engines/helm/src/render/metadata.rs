@@ -1,4 +1,4 @@
-//! `.Chart`: what `Chart.yaml` says, as a map with Go's names of the fields.
+//! `.Chart`: the fields of `Chart.yaml`, as a map with Go's names of the fields.
 
 use golang::GoRuntimeValue;
 use golang::value::{Map, Type};

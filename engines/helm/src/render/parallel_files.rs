@@ -1,4 +1,4 @@
-//! Files of one chart rendered on several threads, where none of them can tell.
+//! Files of one chart rendered on several threads, with the same result as on one.
 //!
 //! Files of a chart share its values, which templates may change for those that come after them, and the randomness,
 //! warnings and lookups of a render have an order. So a file that would change what is shared, or asks for one of those,
@@ -77,11 +77,11 @@ impl Drop for Worker<'_> {
 /// The file in which a render was stopped, and where.
 pub(super) type FileRenderFailure<'f> = (&'f File, FunctionError);
 
-/// Renders files of the chart at `scopes[files[0].chart]`; nothing where they have to be rendered one by one.
+/// Renders files of the chart at `scopes[files[0].chart]`; `None` if they have to be rendered one by one.
 ///
-/// An error is told where the time is over; what else fails is rendered again, one by one.
-/// `budget` is what it was before unless they were rendered. `is_ordered` remembers that templates of the chart do what
-/// has an order, so that it is not tried again.
+/// An error is returned if the time is over; after any other error the caller renders the files again, one by one.
+/// Unless the files were rendered, `budget` is unchanged. `is_ordered` remembers that templates of the chart use
+/// functions whose order matters, so that parallel rendering is not tried again.
 pub(super) fn render<'f>(
     set: &Set,
     files: &[&'f File],
@@ -114,7 +114,7 @@ pub(super) fn render<'f>(
             Ok(text) => Some(text),
             Err(failure) => {
                 shared.give_up();
-                // Then none is rendered again, so this is what tells where it was.
+                // Then no file is rendered again, so this names the file.
                 if failure.limit() == Some(LimitError::Time) {
                     let mut stopped = stopped.lock();
                     stopped.get_or_insert((*file, failure));

@@ -1,5 +1,5 @@
-//! What the recorded cases do not say: the order of files, limits, lint, the cluster, and that a render leaves nothing
-//! behind.
+//! What the recorded cases do not cover: the order of files, limits, lint, the cluster, and that a render leaves
+//! nothing behind.
 
 mod limits;
 mod parallel_files;

@@ -16,7 +16,7 @@ use super::text;
 use crate::values::to_json;
 use crate::warning::{Level, Warning};
 
-/// What the schema is called in errors.
+/// The name of the schema in errors.
 const ADDRESS: &str = "file:///values.schema.json";
 
 /// How many steps of a render a byte of a schema counts for, and the application of a schema to a value: a microsecond,
@@ -27,7 +27,7 @@ const STEPS_PER_SCHEMA_APPLICATION: u64 = 100;
 /// What Helm cuts off a text.
 const HEADING: &str = "jsonschema validation failed with 'file:///values.schema.json#'\n";
 
-/// Checks values; an error is what Helm says of it.
+/// Checks values; an error is Helm's message.
 pub(super) fn check(
     schema: &[u8],
     values: &Map,
@@ -62,12 +62,12 @@ pub(super) fn check(
     })
 }
 
-/// Does something that recurses so deep, with a stack that bears it.
+/// Runs a function that recurses so deep, with a large enough stack.
 fn with_stack(
     depth: usize,
     work: impl FnOnce() -> Result<(), String> + Send,
 ) -> Result<(), String> {
-    /// What any thread bears, and what the deepest needs.
+    /// The depth for which the stack of any thread is enough, and the stack for the greatest depth.
     const MAX_INLINE_DEPTH: usize = 30;
     const VALIDATION_STACK_BYTES: usize = 32 << 20;
     if depth <= MAX_INLINE_DEPTH {
@@ -78,7 +78,7 @@ fn with_stack(
             .stack_size(VALIDATION_STACK_BYTES)
             .spawn_scoped(scope, work);
         let thread = thread.map_err(|error| format!("no thread to check values in: {error}\n"))?;
-        // Parity(helm 4): a fault of the library is told as an error.
+        // Parity(helm 4): a panic of the library is reported as an error.
         thread.join().unwrap_or_else(|_| Err("unable to validate schema\n".to_owned()))
     })
 }

@@ -20,7 +20,7 @@ pub(super) struct Cost {
     pub(super) steps: usize,
 }
 
-/// Counts the applications of schemas, and says how deep they are in each other.
+/// Counts the applications of schemas, and returns how deep they are nested.
 ///
 /// # Errors
 /// There are too many, or too many in each other.
@@ -198,7 +198,7 @@ struct Index<'a> {
     root: &'a Json,
     /// Schemas with an identity of their own, by the last part of it.
     identified: BTreeMap<&'a str, Vec<&'a Json>>,
-    /// Schemas with a name, whatever they are in.
+    /// Schemas with a name, of all documents.
     anchors: BTreeMap<&'a str, Vec<&'a Json>>,
 }
 

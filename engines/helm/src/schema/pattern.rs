@@ -13,7 +13,7 @@ use super::{MAX_LARGE_PATTERNS, MAX_PATTERNS};
 /// The patterns of a schema that were replaced.
 #[derive(Debug, Default)]
 pub(super) struct Patterns {
-    /// What stands there now → what stood there.
+    /// The translated pattern → the original one.
     originals: BTreeMap<String, String>,
     /// The other way.
     replacements: BTreeMap<String, String>,
@@ -117,10 +117,10 @@ impl Patterns {
                 self.large += usize::from(small.is_err());
                 regexp.translated().to_owned()
             }
-            // Whatever it is, nobody takes this for a pattern.
+            // An invalid pattern that every engine refuses.
             Err(_) => "(".to_owned(),
         };
-        // Two patterns that mean the same still are to be told apart.
+        // Two patterns with the same translation must stay distinct.
         while self.originals.contains_key(&replacement) {
             replacement = match replacement.strip_prefix('(') {
                 Some(rest) if !replacement.ends_with(')') => format!("(({rest}"),

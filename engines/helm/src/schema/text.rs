@@ -1,6 +1,6 @@
 //! What is wrong with values, in the words of Helm's library.
 //!
-//! Numbers are written as people write them in English, thousands apart: that is what its printer does.
+//! Numbers have English thousands separators, as the printer of that library writes them.
 
 use boon::{ErrorKind, InstanceLocation, InstanceToken, ValidationError};
 use golang::regexp::Regexp;
@@ -9,7 +9,7 @@ use serde_json::{Number, Value as Json};
 
 use super::pattern::Patterns;
 
-/// An error that is to be told, and from where its schema was reached.
+/// An error to report, and from where its schema was reached.
 struct SchemaErrorReport<'a> {
     error: &'a ValidationError<'a, 'a>,
     indent: usize,
@@ -43,7 +43,7 @@ pub(super) fn tree<'a>(
             let place = quoted(&pointer(place, length, patterns, is_of_schema));
             text.push_str(&format!("- at {place}: {problem}"));
         };
-        // Of a keyword with one error the crate tells that error alone; Go tells both.
+        // For a keyword with one error the crate reports that error alone; Go reports both.
         let way = steps(error.schema_url.strip_prefix(from.as_str()).unwrap_or_default());
         for (keyword, length) in keywords(&way).skip(usize::from(is_in_keyword)) {
             line(indent, base + length, keyword);
@@ -97,7 +97,7 @@ pub(super) fn tree<'a>(
 struct SchemaStep<'a> {
     /// How addresses write it: `/allOf/0`.
     text: &'a str,
-    /// What Go says of the keyword, if it is one with several schemas for one value.
+    /// Go's message about the keyword, if it is one with several schemas for one value.
     problem: Option<&'static str>,
     /// Whether it leads to a property or an item.
     goes_in: bool,
@@ -134,7 +134,8 @@ fn steps(way: &str) -> Vec<SchemaStep<'_>> {
     steps
 }
 
-/// The keywords with several schemas on a way: what is said of each, and how many parts of a value's place lie before.
+/// The keywords with several schemas on a way: Go's message about each, and how many parts of a value's place lie
+/// before.
 fn keywords<'a>(way: &'a [SchemaStep<'a>]) -> impl Iterator<Item = (&'static str, usize)> + 'a {
     way.iter().enumerate().filter_map(|(at, step)| {
         let length = way[..at].iter().filter(|step| step.goes_in).count();
@@ -162,7 +163,7 @@ fn lost_group<'a>(error: &'a ValidationError<'_, '_>, from: &str) -> Option<Vec<
         });
     }
     let mut way = common?;
-    // Errors of several properties or items are not of one of them, even if one schema is for all.
+    // Errors of several properties or items do not belong to one of them, even if one schema is for all.
     let places: Vec<_> = error.causes.iter().map(|it| shown_place(it)).collect();
     let same = |depth: usize| places.iter().all(|place| place.get(depth) == places[0].get(depth));
     let mut depth =
@@ -176,7 +177,8 @@ fn lost_group<'a>(error: &'a ValidationError<'_, '_>, from: &str) -> Option<Vec<
     Some(way).filter(|way| way.iter().any(|step| step.problem.is_some()))
 }
 
-/// Errors in the order in which they are told: the crate has no order for what is not evaluated, here it is that of keys.
+/// Errors in the order in which they are reported: the crate has no order for `unevaluated…` keywords, here it is that
+/// of keys.
 fn in_order<'a>(errors: &'a [ValidationError<'a, 'a>]) -> Vec<&'a ValidationError<'a, 'a>> {
     let mut ordered: Vec<_> = errors.iter().collect();
     let is_unordered = |error: &ValidationError<'_, '_>| error.schema_url.contains("/unevaluated");

@@ -1,7 +1,7 @@
 //! Names, indices and where a value ends.
 //!
-//! Helm's parser is written down as it is, with what it does when the text ends early: then nothing more is set, and
-//! mostly that is no error.
+//! This follows Helm's parser step by step, also where the text ends early: then nothing more is set, and mostly that
+//! is not an error.
 //! Elsewhere: what the text of a value means (`reader.rs`).
 
 use golang::GoRuntimeValue;
@@ -138,7 +138,7 @@ impl<'t, 'f> Parser<'t, 'f> {
         let value = self.value();
         match &value {
             Ok(value) => put(table, name, value.clone()),
-            // Parity(helm): a file that cannot be read leaves null behind, if it is no item of a list.
+            // Parity(helm): a file that cannot be read leaves null behind, except for an item of a list.
             Err(Halt::Failed(Error::File(_))) if !is_list => put(table, name, GoRuntimeValue::Nil),
             Err(_) => {}
         }
@@ -236,7 +236,7 @@ impl<'t, 'f> Parser<'t, 'f> {
                 let inner = match list.get_mut(place) {
                     None => empty(),
                     Some(GoRuntimeValue::Map(inner)) => inner.clone(),
-                    // Parity(helm): what was there is gone, also if nothing takes its place.
+                    // Parity(helm): the former value is gone, even if no value takes its place.
                     Some(other) => {
                         let inner = empty();
                         *other = GoRuntimeValue::Map(inner.clone());
@@ -313,7 +313,7 @@ impl<'t, 'f> Parser<'t, 'f> {
                 Ok(GoRuntimeValue::from(text))
             }
             Mode::Typed | Mode::Strings | Mode::File(_) => match self.rest.first() {
-                // Parity(helm): at the end of the text it is a string, whatever the mode.
+                // Parity(helm): at the end of the text it is a string, in every mode.
                 None => Ok(GoRuntimeValue::from("")),
                 Some(b'{') => self.list(),
                 Some(_) => {

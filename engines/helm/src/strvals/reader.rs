@@ -6,7 +6,7 @@ use golang::GoRuntimeValue;
 
 use super::{Error, Mode};
 
-/// The value of a text, for the modes in which a text is one.
+/// The value of a text, for the modes in which a text is a value of its own.
 pub(super) fn read(mode: &mut Mode<'_>, text: String) -> Result<GoRuntimeValue, Error> {
     match mode {
         Mode::Typed => Ok(typed(text)),

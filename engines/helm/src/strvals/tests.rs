@@ -1,4 +1,4 @@
-//! What the recorded cases do not say: limits, bytes, whatever text.
+//! What the recorded cases do not cover: limits, bytes, arbitrary text.
 
 use golang::GoRuntimeValue;
 use golang::value::{Map, Str, Type};

@@ -1,6 +1,6 @@
-//! Post-rendering: what templates gave goes through someone else's hands before it becomes manifests and hooks.
+//! Post-rendering: another program may change the rendered text before it becomes manifests and hooks.
 //!
-//! Here: what is handed out, in which parts, and what becomes of the answer. Elsewhere: streams of documents as kyaml
+//! Here: which parts are handed out, and how the answer is taken apart. Elsewhere: streams of documents as kyaml
 //! reads and writes them (`postrender/stream.rs`), their annotations (`postrender/annotation.rs`).
 //!
 //! Parity(helm 4): every document is parsed and written again even if nothing is changed, so quotes, indentation,
@@ -24,24 +24,24 @@ use crate::warning::Warning;
 pub use annotation::NoMap;
 pub use stream::StreamError;
 
-/// The annotation that says of which file a document is while it is handed out.
+/// The annotation with the file of a document while it is handed out.
 const FILE: &str = "postrenderer.helm.sh/postrender-filename";
 
 /// What a post-renderer does: a stream of documents to another.
 ///
-/// It may be called on the thread that renders, which need not be the one that made it.
+/// It may be called on the thread that renders, which may be another than the one that made it.
 pub type PostRendererFn<'r> = dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Sync + 'r;
 
-/// A post-renderer and what it gets to see.
+/// A post-renderer and which documents it gets.
 #[derive(Clone, Copy)]
 pub struct PostRender<'r> {
     /// Which documents it gets.
     pub strategy: Strategy,
-    /// What is called with them, once for each stream. An error is told on as it is.
+    /// The function that is called with the documents, once for each stream. Its error is returned unchanged.
     pub run: &'r PostRendererFn<'r>,
-    /// The plugin that it stands for.
+    /// The name of the plugin, if it is one.
     ///
-    /// Parity(helm 4): it is plugins that may not answer with nothing; who calls Helm as a library may.
+    /// Parity(helm 4): only a plugin may not answer with nothing; a program that calls Helm as a library may.
     pub plugin: Option<&'r str>,
 }
 
@@ -91,7 +91,7 @@ impl Strategy {
     }
 }
 
-/// There is no strategy of this name. As Helm says it.
+/// There is no strategy of this name. The message is Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown post-render strategy: '{0}'")]
 pub struct UnknownStrategy(pub String);
@@ -103,7 +103,7 @@ pub enum Group {
     All,
     /// The hooks.
     Hooks,
-    /// The manifests that are no hooks.
+    /// The manifests that are not hooks.
     Manifests,
 }
 
@@ -123,7 +123,7 @@ impl Group {
         if self == Self::All { String::new() } else { format!(" for {}", self.name()) }
     }
 
-    /// The file of a document of the answer that does not say of which it is.
+    /// The file of a document of the answer without that annotation.
     fn generated(self, at: usize) -> String {
         match self {
             Self::All => format!("generated-by-postrender-{at}.yaml"),
@@ -151,7 +151,7 @@ pub enum PostRenderError {
     Run {
         /// What it was given.
         group: Group,
-        /// What it says.
+        /// Its message.
         error: String,
     },
     /// Its answer cannot be used.
@@ -181,7 +181,7 @@ fn at(step: impl Into<String>) -> impl FnOnce(StreamError) -> StepError {
 /// Hands rendered files out; gives the files that come back. Path → text, in both.
 ///
 /// # Errors
-/// [`Error::PostRender`]; and [`Error::Manifests`] where hooks are to be told from manifests and cannot be.
+/// [`Error::PostRender`]; and [`Error::Manifests`] if hooks and manifests have to be separated and cannot be.
 pub(super) fn apply(
     post_render: &PostRender<'_>,
     files: BTreeMap<String, Vec<u8>>,

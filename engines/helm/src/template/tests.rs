@@ -1,4 +1,4 @@
-//! What the recorded cases do not say: notes, earlier templates, and what there is of a release that failed.
+//! What the recorded cases do not cover: notes, earlier templates, and what there is of a release that failed.
 
 use std::sync::Arc;
 

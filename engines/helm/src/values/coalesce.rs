@@ -1,4 +1,4 @@
-//! Defaults of a chart and of the charts in it, below what the user says.
+//! Defaults of a chart and of the charts in it, below the values of the user.
 //!
 //! Tables are put together, everything else replaces; globals go down into every chart. A null of the user removes a
 //! default when coalescing and stays when merging.
@@ -27,11 +27,11 @@ pub struct CoalescedValues {
     pub warnings: Vec<Warning>,
 }
 
-/// The values that templates of a chart and of those in it see: what the user says, above all defaults, without the
+/// The values that templates of a chart and of those in it see: those of the user, above all defaults, without the
 /// defaults that the user sets to null.
 ///
 /// # Errors
-/// A sub-chart's values are no table, or there are more values than [`super::MAX_STEPS`] or deeper than
+/// A sub-chart's values are not a table, or there are more values than [`super::MAX_STEPS`] or deeper than
 /// [`super::MAX_DEPTH`].
 pub fn coalesce(chart: &Chart, user: &Map) -> Result<CoalescedValues, Error> {
     coalesce_until(chart, user, Stop::default())
@@ -69,14 +69,14 @@ pub(super) fn whole(
     Ok(CoalescedValues { values, warnings: run.warnings })
 }
 
-/// What becomes of nulls.
+/// How nulls are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Nulls {
     Keep,
     Remove,
 }
 
-/// One run, with what it has to say.
+/// One run, with its warnings.
 pub(super) struct Coalescing<'b> {
     pub(super) budget: &'b mut ValuesBudget,
     pub(super) warnings: Vec<Warning>,

@@ -53,7 +53,7 @@ impl DependencyRun {
 
     /// Removes what is left out, here and below. `path` leads to the chart's values and ends with a dot.
     fn choose(&mut self, chart: &mut Chart, user: &Map, path: &str) -> Result<(), Error> {
-        // Parity(helm): without a list nobody examines the charts below either.
+        // Parity(helm): without a list Helm does not examine the charts below either.
         let Some(mut listed) = chart.metadata.dependencies.take() else { return Ok(()) };
         let unlisted = |sub: &&Chart| !listed.iter().any(|wanted| wanted.is_met_by(sub));
         let mut charts: Vec<Chart> = chart.charts.iter().filter(unlisted).cloned().collect();
@@ -166,7 +166,7 @@ impl DependencyRun {
                         let missing = Warning::new(Level::Warn, "ImportValues missing table");
                         (child, ".".to_owned(), missing)
                     }
-                    // Parity(helm): anything else is dropped without a word.
+                    // Parity(helm): any other value is dropped without a warning.
                     _ => continue,
                 };
                 match table_at(values, &format!("{}.{child}", dependency.name)) {

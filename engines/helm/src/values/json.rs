@@ -12,7 +12,7 @@ use super::{Error, ValuesBudget};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotJson {
-    /// A float that is no number, or something that is no value at all.
+    /// A float that is not a number, or a type that is not a value at all.
     #[error("a value of the type {0} has no JSON")]
     Unsupported(String),
     /// Too many or too deep.
@@ -85,7 +85,7 @@ fn unsupported(value: &GoRuntimeValue) -> NotJson {
     NotJson::Unsupported(value.type_name())
 }
 
-/// Go writes whole numbers below 1e21 without a fraction, with zeros behind the digits that tell the float from others.
+/// Go writes whole numbers below 1e21 without a fraction: the digits that identify the float, then zeros.
 fn as_written(float: f64) -> Option<Number> {
     let is_negative_zero = float == 0.0 && float.is_sign_negative();
     if float.fract() != 0.0 || is_negative_zero {

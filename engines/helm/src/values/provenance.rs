@@ -17,7 +17,7 @@ const GLOBAL_VALUES_KEY: &[u8] = b"global";
 /// Something that values come from.
 #[derive(Debug, Clone)]
 pub struct Layer {
-    /// What people call it, such as `ConfigMap/defaults`.
+    /// Its name in messages, such as `ConfigMap/defaults`.
     pub name: String,
     /// Where its values stand among those of the release, such as below the name of a sub-chart.
     pub at: Vec<Str>,
@@ -25,7 +25,7 @@ pub struct Layer {
     pub values: Map,
 }
 
-/// A value of the result that is no table, or an empty table.
+/// A value of the result that is not a table, or an empty table.
 #[derive(Debug, Clone)]
 pub struct Leaf {
     /// Names of tables and indices of lists on the way to it.
@@ -50,7 +50,7 @@ pub fn layers(chart: &Chart) -> Vec<Layer> {
         }
         found.push(Layer { name: format!("chart {name}"), at, values: chart.values.clone() });
     }
-    // What a chart says of a chart in it counts more than what that says of itself.
+    // The values of a chart for a chart in it win over the defaults of the latter.
     found.reverse();
     found
 }

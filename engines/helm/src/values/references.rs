@@ -22,7 +22,7 @@ pub struct Reference {
     pub kind: String,
     /// Its name, in the namespace of the HelmRelease.
     pub name: String,
-    /// The key of its data; `values.yaml` if there is none.
+    /// The key of its data; `None` means `values.yaml`.
     pub values_key: Option<String>,
     /// Where to put the data as one value, in the language of `--set`; empty: the data is YAML.
     pub target_path: String,
@@ -68,7 +68,7 @@ pub enum ReferenceError {
     Limit(#[from] Error),
 }
 
-/// A reference that leads to nothing that can be used. As Flux says it.
+/// A reference that cannot be resolved. The messages are Flux's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "could not resolve{}{} chart values reference '{namespace}/{name}' with key '{key}': {problem}",
@@ -104,10 +104,10 @@ pub enum ReferenceProblem {
     /// Neither a ConfigMap nor a Secret.
     #[error("unsupported values reference kind")]
     Kind,
-    /// The data is no YAML.
+    /// The data is not YAML.
     #[error("error converting YAML to JSON: {0}")]
     Yaml(#[from] goyaml::Error),
-    /// The data is YAML but no table.
+    /// The data is YAML but not a table.
     #[error(
         "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {0} into Go value of type common.Values"
     )]
@@ -120,7 +120,7 @@ pub enum ReferenceProblem {
 /// Reads the values that a YAML text holds, as Helm reads a values file; an empty one holds none.
 ///
 /// # Errors
-/// The text is no YAML, or no table.
+/// The text is not YAML, or not a table.
 pub fn read(text: &[u8]) -> Result<Map, ReferenceProblem> {
     let json = goyaml::to_json(text)?;
     let found = match &json {

@@ -100,7 +100,7 @@ pub(super) fn table_at(values: &Map, path: &str) -> Result<Map, NoTable> {
     Ok(table)
 }
 
-/// The value that a path leads to, if it is no table.
+/// The value that a path leads to, if it is not a table.
 pub(super) fn value_at(values: &Map, path: &str) -> Option<GoRuntimeValue> {
     let found = match path.rsplit_once('.') {
         None => values.get(path.as_bytes()),

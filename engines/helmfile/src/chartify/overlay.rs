@@ -7,7 +7,7 @@ use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
 use super::Tree;
 
-/// Where the directory is. Its name is in no tree that people write.
+/// Where the directory is. Real trees do not have this name.
 pub(super) const ROOT: &str = "/.windlass-chartify";
 
 /// A tree, and beside all that is in it a directory of its own.

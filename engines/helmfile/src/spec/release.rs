@@ -106,7 +106,7 @@ impl Release {
         self.installed.unwrap_or(true)
     }
 
-    /// What it is called in `needs`: `KUBECONTEXT/NAMESPACE/NAME`, without what is empty.
+    /// Its id in `needs`: `KUBECONTEXT/NAMESPACE/NAME`, without empty parts.
     pub(crate) fn id(&self) -> String {
         let mut id = String::new();
         if !self.kube_context.is_empty() {

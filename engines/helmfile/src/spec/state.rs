@@ -11,7 +11,7 @@ use super::{
 use crate::field::spec;
 
 spec! {
-    /// What a helmfile says.
+    /// The fields of a helmfile.
     State {
         helm_binary: String = "helmBinary",
         kustomize_binary: String = "kustomizeBinary",

@@ -228,7 +228,7 @@ fn unrestricted<'r>(call: &Call<'r>) -> Result<&'r Host, FunctionError> {
     Ok(host)
 }
 
-/// A parameter that the signature says is a text.
+/// A parameter whose type in the signature is a text.
 fn text_of(arguments: &[GoRuntimeValue], index: usize) -> Str {
     arguments.get(index).and_then(GoRuntimeValue::bytes).cloned().unwrap_or_default()
 }

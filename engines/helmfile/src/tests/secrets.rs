@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::*;
 use crate::{Decrypt, Renderings};
 
-/// Decrypts in its own way, and counts the files.
+/// Decrypts `ENC[x]`, and counts the files.
 #[derive(Default)]
 struct Brackets(AtomicUsize);
 

@@ -31,7 +31,7 @@ fn a_message_lists_what_changed() {
 }
 
 #[test]
-fn functions_of_helm_and_of_the_world_are_not_there() {
+fn functions_of_helm_and_of_the_environment_are_not_available() {
     for function in ["toYaml", "now", "env", "randAlpha", "getHostByName", "include", "lookup"] {
         let error = message(&format!("{{{{ {function} }}}}")).unwrap_err().to_string();
         assert!(error.ends_with(&format!("function \"{function}\" not defined")), "{error}");

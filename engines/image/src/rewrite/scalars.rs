@@ -1,6 +1,6 @@
 //! The values of a document that have markers, and which markers of a file were read.
 //!
-//! Elsewhere: what a marker says (`setter.rs`), what becomes of a value (`value_replacement.rs`, `flux.rs`).
+//! Elsewhere: what a marker means (`setter.rs`), how a value is replaced (`value_replacement.rs`, `flux.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub(super) struct SeenMarkers {
     comments: BTreeMap<MarkerComment, SeenMarker>,
 }
 
-/// A comment, and whether it stands behind something in its line.
+/// A comment, and whether other text precedes it in its line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct MarkerComment {
     text: String,

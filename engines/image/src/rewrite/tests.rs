@@ -23,7 +23,7 @@ fn run(mode: RewriteMode, tag: &str, files: &[(&str, &str)]) -> Rewrite {
     rewriter.finish("/r").unwrap()
 }
 
-/// What becomes of a file of which all other bytes are kept.
+/// The result for a file of which all other bytes are kept.
 fn kept(text: &str) -> String {
     let rewrite = run(RewriteMode::KeepBytes, "v2", &[("a.yaml", text)]);
     assert_eq!(rewrite.problems, [], "{text}");
@@ -76,7 +76,7 @@ fn a_number_becomes_a_text_and_a_text_that_is_like_one_is_quoted() {
         rewrite.files["a.yaml"],
         format!("a: \"1.10\" {TAG}\nb: \"1.10\" {TAG}\nc: |\n  x\n")
     );
-    // `1.10` is equal, but another number; that alone is no change.
+    // `1.10` is equal to the number, but written otherwise; that alone is not a change.
     let equal = format!("a: 1.10 {TAG}\n");
     assert!(run(RewriteMode::KeepBytes, "1.10", &[("a.yaml", &equal)]).files.is_empty());
     let both = format!("a: 1.10 {TAG}\nb: old {TAG}\n");

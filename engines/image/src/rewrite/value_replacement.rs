@@ -1,6 +1,6 @@
 //! Values that are set while all other bytes of a file stay.
 //!
-//! A value is replaced where it stands; then the file is read again, and has to say what it said before but for the values.
+//! A value is replaced in place; then the file is read again, and has to have the same content except for the values.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -233,7 +233,7 @@ fn inline(edit: &ScalarEdit) -> Option<String> {
         let text = v3::emit(&map, &layout).ok()?;
         text.strip_prefix("k: ")?.strip_suffix('\n')?.to_owned()
     };
-    // The tag stands in the file already.
+    // The file has the tag already.
     let text = if is_tagged { text.split_once(' ')?.1.to_owned() } else { text };
     (!text.contains('\n')).then_some(text)
 }
@@ -273,12 +273,12 @@ fn block(edit: &ScalarEdit, old: &str) -> Option<Vec<TextEdit>> {
     })
 }
 
-/// Whether a text is something else than a string to readers of YAML 1.1, unless it is quoted.
+/// Whether readers of YAML 1.1 take a text for another type than a string, unless it is quoted.
 pub(super) fn is_special(value: &str) -> bool {
     if value.is_empty() || value.contains('\n') {
         return false;
     }
-    // What JSON cannot say, and so cannot be asked.
+    // Values that JSON cannot express, so that a comparison as JSON is not possible.
     let is_no_json = matches!(
         value,
         ".inf"
@@ -297,7 +297,7 @@ pub(super) fn is_special(value: &str) -> bool {
     is_no_json || goyaml::to_json(value.as_bytes()).is_ok_and(|value| !value.is_string())
 }
 
-/// The file with its edits, if it says what is expected.
+/// The file with its edits, if it reads back as expected.
 fn written(
     text: &PlainText<'_>,
     mut edits: Vec<TextEdit>,
@@ -319,7 +319,7 @@ fn written(
     is_as_expected(&new, parts, expected, limits).then_some(new)
 }
 
-/// Whether a file has as many parts and says in some of them what is expected.
+/// Whether a file has as many parts, and some of them have the expected content.
 fn is_as_expected(
     new: &str,
     parts: usize,
@@ -335,7 +335,7 @@ fn is_as_expected(
     read.len() == parts && expected.iter().all(is_right)
 }
 
-/// Whether two documents say the same. Comments stay where they are, so they need no comparison.
+/// Whether two documents have the same content. Comments stay where they are, so they need no comparison.
 fn is_same(expected: &Node, read: &Node) -> bool {
     let mut pairs = vec![(expected, read)];
     while let Some((expected, read)) = pairs.pop() {

@@ -1,4 +1,4 @@
-//! Builds that use up more than they may end with an error that says where; kustomize goes on until memory is full.
+//! Builds that exceed their limits end with an error that names the place; kustomize goes on until memory is full.
 //!
 //! Each of these inputs is a few kilobytes, and would take gigabytes or hours.
 
@@ -39,7 +39,7 @@ fn file(path: &str, text: impl Into<String>) -> (String, String) {
     (path.to_owned(), text.into())
 }
 
-/// A kustomization with one object, and what else is in it.
+/// A kustomization with one object, and with this text.
 fn around_app(text: &str) -> Vec<(String, String)> {
     vec![
         file("kustomization.yaml", format!("resources: [app.yaml]\n{text}")),

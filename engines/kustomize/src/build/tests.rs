@@ -128,7 +128,7 @@ patches:
 }
 
 #[test]
-fn a_component_changes_what_is_there_before_the_labels_of_its_parent() {
+fn a_component_changes_accumulated_objects_before_the_labels_of_its_parent() {
     let text = format!(
         "{SERVICE}//- app/kustomization.yaml
 resources: [service.yaml]

@@ -14,10 +14,10 @@ const MAX_DEPTH: usize = 100;
 /// How many properties are examined, as definitions may refer to each other again and again.
 const MAX_PROPERTIES: usize = 100_000;
 
-/// The configuration that a file says.
+/// The configuration in a file.
 ///
 /// # Errors
-/// The file is no YAML or JSON, or holds something other than definitions.
+/// The file is not YAML or JSON, or holds something other than definitions.
 pub(super) fn config(text: &[u8], path: &str, budget: &BuildBudget) -> Result<Config> {
     let unable = || format!("unable to parse open API definition from '{path}'");
     let limits = budget.reading(text.len())?;

@@ -1,4 +1,4 @@
-//! The configuration of transformers that holds without being said.
+//! The built-in configuration of transformers.
 //!
 //! Each entry is a kind as `group/version/kind`, of which empty parts stand for any, a path, and whether what is
 //! missing on the way is made. The entries are those of kustomize 5.8.1, in the order in which it uses them; a test sees

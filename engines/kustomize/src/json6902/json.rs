@@ -22,7 +22,7 @@ pub(super) enum Json {
 }
 
 impl Json {
-    /// The text of a string; `None` if it is none.
+    /// The text of a string; `None` for other types.
     pub(super) fn as_string(&self) -> Option<String> {
         match self {
             Self::Scalar(text) if text.starts_with('"') => serde_json::from_str(text).ok(),
@@ -30,7 +30,7 @@ impl Json {
         }
     }
 
-    /// What Go says when it needs something else.
+    /// Go's message if it needs another type.
     pub(super) fn not_a(&self, wanted: &'static str) -> Error {
         let found = match self {
             Self::Null | Self::AddedNull => "null",
@@ -85,7 +85,7 @@ impl Json {
 
 /// A value that has been read already, written as Go writes it.
 pub(super) fn from_value(value: &Value) -> Json {
-    // Its depth is bounded by whoever read it, and less than serde's own recursion bears.
+    // The reader bounds the depth of the value to less than serde's own recursion bears.
     match value {
         Value::Null => Json::Null,
         Value::Bool(bool) => Json::Scalar(bool.to_string()),

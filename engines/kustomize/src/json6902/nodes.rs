@@ -12,7 +12,7 @@ use crate::field;
 /// The document that go-yaml reads from what it writes for an object.
 ///
 /// # Errors
-/// It is no object, has a number that no `float64` holds, or is too deep.
+/// It is not an object, has a number that no `float64` holds, or is too deep.
 pub(super) fn document(json: Json) -> Result<Node, Error> {
     if !matches!(json, Json::Object(_)) {
         return Err(json.not_a("map[string]interface {}"));
@@ -53,7 +53,7 @@ fn node(json: Json) -> Result<Node, Error> {
     })
 }
 
-/// A text, quoted if it would be read as something else.
+/// A text, quoted if it would be read as another type.
 fn string(text: String) -> Node {
     let plain = Node { value: text, ..Node::default() };
     let is_text = plain.short_tag() == "!!str";

@@ -207,7 +207,7 @@ impl Operation {
         })
     }
 
-    /// A path of an operation that says why it is none.
+    /// A path of an operation; or the reason why it is not valid.
     fn decoded(&self, kind: &str, field: &str) -> Result<String, Error> {
         self.text(field).map_err(|problem| {
             Error::Operation(format!("{kind} operation failed to decode {field}: {problem}"))

@@ -152,7 +152,7 @@ impl Patch {
     }
 }
 
-/// Which part of a field is meant.
+/// The part of a field that is replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct FieldOptions {
     pub(crate) delimiter: String,
@@ -363,7 +363,7 @@ decode_struct!(GeneratorOptions, "types", "GeneratorOptions", {
 });
 
 impl GeneratorOptions {
-    /// Adds what holds for all generators; what is said here counts, but no flag can be taken back.
+    /// Adds the options of all generators; the generator's own win, but a flag that is set stays set.
     pub(crate) fn add(&mut self, global: &Self) {
         for (own, others) in
             [(&mut self.labels, &global.labels), (&mut self.annotations, &global.annotations)]

@@ -155,7 +155,7 @@ impl HelmChart {
 }
 
 impl HelmChartArgs {
-    /// What old entries say in today's terms; several fields have no meaning any more.
+    /// Old entries in today's form; several fields have no meaning any more.
     pub(crate) fn modernize(old: Vec<Self>) -> (Vec<HelmChart>, HelmGlobals) {
         let mut globals = HelmGlobals::default();
         let mut charts = Vec::new();

@@ -26,7 +26,7 @@ pub(super) fn expand(root: Node, most: usize, budget: &BuildBudget) -> Result<No
     }
     let left = budget.bytes_left();
     let expanded = Expansion { anchors: BTreeMap::new(), left: most, budget }.node(root);
-    // Who keeps the node takes all of it.
+    // The caller that keeps the node counts all of it.
     budget.free_to(left);
     expanded
 }

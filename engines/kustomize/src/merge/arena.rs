@@ -80,7 +80,7 @@ impl<'b> Arena<'b> {
                 let own = budget::weight_alone(&self[id]);
                 weight += own;
                 if own > most {
-                    // Says that there is no more.
+                    // Fails, because the budget is used up.
                     self.budget.bytes(weight)?;
                 }
                 most = most.saturating_sub(own);
@@ -151,7 +151,7 @@ impl<'b> Arena<'b> {
         Err(WrongKind { expected, found, contents }.into())
     }
 
-    /// The first entry of a map with this key; none if it is no map.
+    /// The first entry of a map with this key; none if it is not a map.
     pub(super) fn entry(&mut self, map: Id, key: &str) -> Result<Option<(Id, Id)>, MergeError> {
         if self[map].kind != YamlNodeKind::Mapping {
             return Ok(None);

@@ -8,7 +8,7 @@ use super::list::set_item;
 
 const KEY: &str = "$patch";
 
-/// What a patch wants done with what is there.
+/// What a patch does with the value that it is merged into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Directive {
     /// To be merged with the patch, as without a directive.
@@ -19,7 +19,7 @@ pub(super) enum Directive {
     Delete,
 }
 
-/// Takes the directive out of a patch: the key of a map, or an item of a list that has nothing else.
+/// Takes the directive out of a patch: the key of a map, or a list item that has no other key.
 pub(super) fn take(arena: &mut Arena<'_>, patch: Option<Id>) -> Result<Directive, MergeError> {
     let Some(patch) = patch else { return Ok(Directive::Merge) };
     let found = match arena[patch].kind {

@@ -1,7 +1,7 @@
 //! Lists whose items are merged.
 //!
-//! Parity(kustomize): this follows kyaml step by step, since what becomes of unusual lists (items without keys, with
-//! the same keys, with some of several keys) follows from nothing but its steps.
+//! Parity(kustomize): this follows kyaml step by step, since the result for unusual lists (items without keys, with the
+//! same keys, with some of several keys) depends on those steps.
 
 use goyaml::v3::{Node, Style, YamlNodeKind};
 
@@ -12,7 +12,7 @@ use crate::schema::Resource;
 
 /// A list that is being merged, item by item.
 pub(super) struct ListFrame<'s> {
-    /// What is known of its items.
+    /// The schema of its items.
     pub(super) schema: Option<Resource<'s>>,
     value: MergedValue,
     sources: Sources,
@@ -77,7 +77,7 @@ impl<'s> ListFrame<'s> {
         Ok(Some(Sources { target: find(self.sources.target)?, patch: find(self.sources.patch)? }))
     }
 
-    /// Takes what has become of the item.
+    /// Takes the merged item.
     pub(super) fn take(
         &mut self,
         arena: &mut Arena<'_>,
@@ -147,8 +147,8 @@ fn append(arena: &mut Arena<'_>, list: Id, from: Id, keys: &[String]) -> Result<
     Ok(())
 }
 
-/// Puts an item into the place of each that has these values; at the end if there is none. Without an item, those are
-/// removed. Null and empty maps are removed in any case.
+/// Replaces each item that has these values; without one, appends the item. Without a new item, those are removed. Null
+/// and empty maps are removed in any case.
 pub(super) fn set_item(
     arena: &mut Arena<'_>,
     list: Id,

@@ -48,7 +48,7 @@ pub(super) fn of_scalars(arena: &Arena<'_>, lists: &[Id]) -> Vec<Tuple> {
 pub(super) fn complete(arena: &mut Arena<'_>, tuples: &mut [Tuple]) -> Result<(), MergeError> {
     arena.count(tuples.len().saturating_mul(tuples.len()))?;
     for first in 0..tuples.len() {
-        // Go goes on with the tuple as it was here.
+        // Go uses the tuple as it was at this point.
         let this = tuples[first].clone();
         for second in 0..tuples.len() {
             if let Some(both) = joined(&this, &tuples[second]) {

@@ -11,7 +11,7 @@ use crate::field;
 /// The node at the end of a path, and `None` if it or one on the way is missing or null.
 ///
 /// Parts are keys, numbers of items, `-` for the last item, `[key=value]` for the first item with that,
-/// and `[=value]` for the first that is it. Values are compared as they are.
+/// and `[=value]` for the first item that equals it. Values are compared as they are.
 ///
 /// # Errors
 /// A part needs another kind of node or has no meaning.

@@ -31,7 +31,7 @@ pub enum Match {
 /// Parts are keys, numbers of items, `*` for all items, `[key=regex]` for the items with such a value,
 /// and `[=regex]` for the items that are such; the expressions are not anchored and see a value as it
 /// is printed, with quotes and comments. Behind `[=regex]` further parts are ignored.
-/// A path that runs through a text goes on in the YAML of it.
+/// A path that runs through a text continues in the YAML of it.
 ///
 /// With `create`, what is missing is made: maps, items for `[key=regex]` of which none matches, an item
 /// behind the last, and at the end a node of the given kind.

@@ -29,7 +29,7 @@ static KINDS: LazyLock<Vec<(TypeIdentifier, &'static str)>> =
 static SCOPES: LazyLock<Vec<(TypeIdentifier, &'static str)>> =
     LazyLock::new(|| of_kinds(include_str!("builtin/scopes.txt")));
 
-/// What a table says of kinds. A line that says nothing is skipped; a test sees that there is none.
+/// The kinds of a table. A line that cannot be read is skipped; a test verifies that there is none.
 fn of_kinds(table: &'static str) -> Vec<(TypeIdentifier, &'static str)> {
     let line = |line: &'static str| {
         let (api_version, rest) = line.split_once(' ')?;
@@ -51,13 +51,13 @@ pub(super) fn is_namespaced(api_version: &str, kind: &str) -> Option<bool> {
     find(table, &(api_version, kind)).map(|scope| scope == "namespace")
 }
 
-/// What is known of a kind.
+/// The shape of a kind.
 pub(super) fn of(api_version: &str, kind: &str) -> Option<BuiltinShape> {
     let table: &[((&str, &str), &'static str)] = &KINDS;
     find(table, &(api_version, kind)).and_then(BuiltinShape::numbered)
 }
 
-/// What is known of a definition.
+/// The shape of a definition.
 pub(super) fn definition(name: &str) -> Option<BuiltinShape> {
     let table: &[(&str, &'static str)] = &DEFINITIONS;
     find(table, &name).and_then(BuiltinShape::numbered)
@@ -84,13 +84,13 @@ impl BuiltinShape {
         parts.find(|(known, _)| *known == name).and_then(|(_, number)| Self::numbered(number))
     }
 
-    /// What is known of a field.
+    /// The shape of a field.
     pub(super) fn field(self, name: &str) -> Option<Self> {
         let named = if matches!(name, "[]" | "*") { None } else { self.part(name) };
         named.or_else(|| self.part("*"))
     }
 
-    /// What is known of a list's items.
+    /// The shape of a list's items.
     pub(super) fn items(self) -> Option<Self> {
         self.part("[]").filter(|_| matches!(self.parts().0, "list" | "merge"))
     }

@@ -12,7 +12,7 @@ const STRATEGY: &str = "x-kubernetes-patch-strategy";
 const KEY: &str = "x-kubernetes-patch-merge-key";
 const KEYS: &str = "x-kubernetes-list-map-keys";
 
-/// Why a document is no OpenAPI.
+/// Why a document is not OpenAPI.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -53,13 +53,13 @@ pub(super) fn add(schema: &mut Schema, document: &Value) -> Result<(), ReadError
     Ok(())
 }
 
-/// The shapes of a comment's schema, the outermost first; `None` if it says nothing.
+/// The shapes of a comment's schema, the outermost first; `None` if it has no schema.
 pub(super) fn comment(json: &str) -> Option<Vec<SchemaShape>> {
     let mut schema: Value = serde_json::from_str(json).ok()?;
     if schema.as_object()?.is_empty() {
         return None;
     }
-    // What setters are called in kpt's comments; such references lead nowhere here.
+    // References to setters in kpt's comments; they lead nowhere here.
     let shorthand = schema.get("$openapi").and_then(Value::as_str).filter(|name| !name.is_empty());
     if let Some(name) = shorthand {
         let reference = format!("#/definitions/io.k8s.cli.setters.{name}");
@@ -103,7 +103,7 @@ fn add_shape(shapes: &mut Vec<SchemaShape>, schema: &Value) -> usize {
     first
 }
 
-/// The definition's name in a reference; one to anything else names nothing that is known.
+/// The definition's name in a reference; for any other reference, a name that no definition has.
 fn definition_name(reference: &str) -> String {
     let name = reference.strip_prefix("#/definitions/").unwrap_or(reference);
     name.replace("~1", "/").replace("~0", "~")

@@ -1,4 +1,4 @@
-//! What is known of Kubernetes' kinds.
+//! The built-in schemas of Kubernetes' kinds.
 
 use super::{Resource, Schema};
 

@@ -7,7 +7,7 @@ use super::labels_name::{label_key_problems, label_value_problems};
 /// Longest selector that is read, in bytes. Differs(kubernetes): it has no limit.
 pub(crate) const MAX_SELECTOR: usize = 1 << 20;
 
-/// Why a text is no label selector, in Kubernetes' words.
+/// Why a text is not a label selector, in Kubernetes' words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SyntaxError(String);
@@ -56,7 +56,7 @@ impl LabelSelector {
     /// Reads a selector; an empty one matches everything.
     ///
     /// # Errors
-    /// The text is none, a key is no label's, or a value is none that a label may have.
+    /// The text is not a selector, or a key or a value is not valid for a label.
     pub fn parse(text: &str) -> Result<Self, SyntaxError> {
         if text.len() > MAX_SELECTOR {
             return Err(SyntaxError(format!("selector is longer than {MAX_SELECTOR} bytes")));

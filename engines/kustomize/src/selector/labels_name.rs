@@ -1,4 +1,4 @@
-//! Which keys and values labels may have, and what Kubernetes says of others.
+//! Valid keys and values of labels, and Kubernetes' messages about others.
 
 const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
 alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \

@@ -20,7 +20,7 @@ use crate::transform::{Transformer, patch};
 /// With the origin of what it makes, if that is asked for.
 type WithOrigin<T> = (T, Option<Origin>);
 
-/// What was being configured, as kustomize says it.
+/// Adds the configuration to an error, in kustomize's words.
 fn configuring<T>(result: Result<T>, kind: &str, config: &serde_json::Value) -> Result<T> {
     result.within(|| {
         let config = goyaml::emit::emit(config).unwrap_or_default();

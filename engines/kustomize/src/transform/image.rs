@@ -11,7 +11,7 @@ use crate::kustomization::Image;
 use crate::pattern::{self, Plain};
 use crate::resources::Resources;
 
-/// Which images are meant.
+/// Which images are changed.
 #[derive(Debug, Clone)]
 enum Pattern {
     /// Those of a name, with any tag and digest.
@@ -35,7 +35,7 @@ impl Images {
     pub(crate) const CONSTRUCTION_STEPS: usize = 100_000;
 
     /// # Errors
-    /// The image's name is no regular expression. Differs(kustomize): it crashes.
+    /// The image's name is not a regular expression. Differs(kustomize): it crashes.
     pub(crate) fn new(image: Image, specs: Vec<FieldSpec>) -> Result<Self> {
         let name = &image.name;
         if let Some(name) = Plain::parse(name).filter(Plain::has_one_length) {
@@ -51,7 +51,7 @@ impl Images {
     pub(super) fn transform(&self, resources: &mut Resources) -> Result<()> {
         let budget = resources.budget();
         let list = resources.list_mut();
-        // Parity(kustomize): whatever is called `containers` is changed first, so ordinary ones are changed twice.
+        // Parity(kustomize): every field called `containers` is changed first, so ordinary ones are changed twice.
         for resource in list.iter_mut() {
             if resource.kind() != "CustomResourceDefinition" {
                 budget.steps(STEPS_PER_CONTAINER_SEARCH)?;
@@ -120,7 +120,7 @@ impl Images {
 }
 
 impl Image {
-    /// What an image that is meant becomes.
+    /// The new text of an image that is changed.
     fn applied(&self, image: &str) -> String {
         let (name, mut tag, mut digest) = split(image);
         let name = if self.new_name.is_empty() { name } else { &self.new_name };

@@ -110,7 +110,7 @@ impl Namespace {
 
     /// Sets the namespace of the subjects of a role binding.
     ///
-    /// Parity(kustomize): a subject that is called `default` counts as a service account, whatever it is.
+    /// Parity(kustomize): a subject of any kind that is called `default` counts as a service account.
     fn bind(&self, object: &mut Node, budget: &BuildBudget) -> Result<()> {
         let (field, wanted) = match self.subjects {
             Subjects::None => return Ok(()),

@@ -54,7 +54,7 @@ fn merge_into(
     target.set_namespace(&namespace)
 }
 
-/// Merges a patch into some objects, whatever version and name it says itself.
+/// Merges a patch into some objects, and ignores the version and the name in the patch.
 fn merge_into_all(
     resources: &mut Resources,
     places: &[usize],
@@ -162,7 +162,7 @@ pub(crate) struct Patch {
     source: PatchSource,
 }
 
-/// Where a patch comes from; displays as errors say it.
+/// Where a patch comes from; displayed in errors.
 #[derive(Debug, Clone)]
 enum PatchSource {
     Inline(String),
@@ -206,7 +206,7 @@ impl Patch {
                 return Err(Error::new(text));
             }
         };
-        // A text that begins with a letter is no list, so nobody has to look for operations in it.
+        // A text that begins with a letter is not a list, so it is not searched for operations.
         let is_no_list = text.first().is_some_and(u8::is_ascii_alphabetic);
         let budget = loader.budget();
         let content = match manifest::parse(&text, budget) {

@@ -11,10 +11,11 @@ use crate::path::{self, Match};
 
 /// Sets a field of the YAML or JSON that a field on the way to it holds as text.
 ///
-/// Returns whether there is such a text and such a field in it; whatever is wrong means no.
+/// Returns whether there is such a text and such a field in it; after any error it is false.
 ///
 /// # Errors
-/// The build has used up what it may. What cannot be done here otherwise is left to the caller's own way.
+/// The build has used up what it may. Other failures are left to the caller, which sets the field without this
+/// function.
 pub(super) fn set(
     object: &mut Node,
     value: &Node,
@@ -53,7 +54,7 @@ fn holds_text(object: &Node, parts: &[String], budget: &BuildBudget) -> Result<b
     }
 }
 
-/// The first document of a text; an empty one has none, and is readable all the same.
+/// The first document of a text; an empty text has none, and still counts as readable.
 fn parse(text: &str, budget: &BuildBudget) -> Result<Option<Option<Node>>> {
     let limits = budget.reading(text.len())?;
     let documents = goyaml::v3::Documents::new(text.as_bytes(), &limits).ok();

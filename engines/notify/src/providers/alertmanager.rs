@@ -1,7 +1,7 @@
-//! Type `alertmanager`: an alert, which is firing whatever the severity.
+//! Type `alertmanager`: an alert, which is firing for every severity.
 //!
-//! That of an incident has the same labels from its opening to its end, and an end: Alertmanager takes an alert without one
-//! for resolved after five minutes.
+//! The alert of an incident keeps the same labels from its opening to its end, and carries an end: Alertmanager takes
+//! an alert without one for resolved after five minutes.
 
 use serde_json::json;
 

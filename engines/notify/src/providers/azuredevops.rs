@@ -1,4 +1,4 @@
-//! Type `azuredevops`: a commit status, unless the newest one of the same context says the same.
+//! Type `azuredevops`: a commit status, unless the newest one of the same context is the same.
 
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ fn post(options: &Options, url: &str, status: Value) -> Flow {
     })
 }
 
-/// Whether the newest status of the context says the same; those that lack a member do not count.
+/// Whether the newest status of the context is the same; those that lack a member do not count.
 fn is_known(statuses: &[Value], status: &Value) -> bool {
     let members = ["/context/name", "/context/genre", "/state", "/description"];
     let is_whole =

@@ -46,7 +46,7 @@ impl EventHubMessage {
     }
 }
 
-/// A shared access signature: what may be asked, until when, and who says so.
+/// A shared access signature: the resource, until when it is valid, and the name of the key.
 fn signature(resource: &str, name: &str, key: &str, until: i64) -> String {
     let encoded = |bytes: &[u8]| percent_encode(bytes, NON_ALPHANUMERIC).to_string();
     let resource = encoded(resource.as_bytes());
@@ -116,7 +116,7 @@ fn check(options: &Options, shared: bool) -> Result<(), &'static str> {
     }
 }
 
-/// Whether a host is one of Azure's own: no other may get a token of the machine.
+/// Whether a host belongs to Azure: no other host may get a token of the machine.
 fn is_of_azure(host: &str) -> bool {
     let is_label = |name: &str| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')

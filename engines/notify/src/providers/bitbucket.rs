@@ -1,4 +1,4 @@
-//! Type `bitbucket`: a build status at bitbucket.org, unless the one of the same key says the same.
+//! Type `bitbucket`: a build status at bitbucket.org, unless the one of the same key is the same.
 
 use aws_lc_rs::digest;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::http::{Flow, ProviderRequest, Response};
 use crate::options::Options;
 
-/// What is asked about, and who asks.
+/// The request for a build status, with its credentials.
 struct BuildStatusRequest {
     url: String,
     token: (String, String),

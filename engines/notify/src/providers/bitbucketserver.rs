@@ -1,4 +1,4 @@
-//! Type `bitbucketserver`: a build status of Bitbucket Data Center, unless the one of the same key says the same.
+//! Type `bitbucketserver`: a build status of Bitbucket Data Center, unless the one of the same key is the same.
 
 use golang::url::Url;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Types `generic` and `generic-hmac`: the event itself, for a receiver of one's own.
+//! Types `generic` and `generic-hmac`: the event itself, for a custom receiver.
 
 use aws_lc_rs::hmac;
 
@@ -36,7 +36,7 @@ fn forward(options: &Options, event: &Event, key: Option<&[u8]>) -> Flow {
         .proxy(&options.proxy)
         .tls(options.tls.clone());
     for (name, value) in &options.headers {
-        // The host is that of the address, whatever the headers say.
+        // The host is always that of the address, and never that of the headers.
         if !name.eq_ignore_ascii_case("host") {
             request.set(name, value.clone());
         }

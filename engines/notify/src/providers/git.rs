@@ -46,7 +46,7 @@ fn transport(address: &str) -> Option<Url> {
     Url::parse(address.as_bytes()).ok().filter(|url| GIT_URL_SCHEMES.contains(&&*url.scheme))
 }
 
-/// Parity(git-urls): what follows a sign that paths have not is no part of the path.
+/// Parity(git-urls): a character that is not allowed in paths ends the path, and the rest is dropped.
 fn scp(address: &str) -> Option<Url> {
     const LONGEST_ADDRESS: usize = 2048;
     const SCP_SYNTAX: &str = "^([a-zA-Z0-9-._~]+@)?([a-zA-Z0-9._-]+):([a-zA-Z0-9./._-]+)";
@@ -80,7 +80,7 @@ pub(super) fn commit(event: &Event) -> Result<String, String> {
     Ok(hash.to_owned())
 }
 
-/// The state of a severity, which is one for information and one for errors.
+/// The state of a severity; information and errors have one each.
 ///
 /// # Errors
 /// This message, for all other severities.
@@ -120,7 +120,7 @@ pub(super) fn text<'a>(value: &'a Value, path: &str) -> &'a str {
 /// The JSON of an answer.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not JSON.
 pub(super) fn json(answer: &Response) -> Result<Value, String> {
     if answer.body.is_empty() {
         return Err("EOF".to_owned());
@@ -131,7 +131,7 @@ pub(super) fn json(answer: &Response) -> Result<Value, String> {
 /// Accepts an answer whose body, if it has one, is JSON.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not JSON.
 pub(super) fn readable(answer: &Response) -> Result<(), String> {
     if answer.body.is_empty() { Ok(()) } else { json(answer).map(drop) }
 }
@@ -139,7 +139,7 @@ pub(super) fn readable(answer: &Response) -> Result<(), String> {
 /// The list of an answer, where an empty body and `null` are an empty list.
 ///
 /// # Errors
-/// If it is no list.
+/// If it is not a list.
 pub(super) fn list(answer: &Response) -> Result<Vec<Value>, String> {
     if answer.body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Vec::new());

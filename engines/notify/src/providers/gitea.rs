@@ -1,4 +1,4 @@
-//! Type `gitea`, also for Forgejo: a commit status, unless the newest one of the same context says the same.
+//! Type `gitea`, also for Forgejo: a commit status, unless the newest one of the same context is the same.
 //!
 //! Here: also the client that both types of Gitea share.
 
@@ -38,7 +38,7 @@ impl Client {
     }
 }
 
-/// Asks for the version of the server, as Gitea's client does, and goes on.
+/// Asks for the version of the server, as Gitea's client does, and calls `then` with it.
 pub(super) fn connect(
     options: &Options,
     then: impl FnOnce(Client) -> Flow + Send + 'static,
@@ -104,7 +104,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     })
 }
 
-/// Work that is not finished is pending here, which other services are not told.
+/// Work that is not finished is `pending` here; other services do not get such a state.
 fn state(event: &Event) -> Result<&'static str, String> {
     if event.is_progressing() {
         return Ok("pending");
@@ -132,7 +132,7 @@ pub(super) fn list(answer: &Response) -> Result<Vec<Value>, String> {
     git::list(answer)
 }
 
-/// Whether the newest status of the context says the same; those with an empty member do not count.
+/// Whether the newest status of the context is the same; those with an empty member do not count.
 fn is_known(statuses: &[Value], status: &Value) -> bool {
     let members =
         [("/context", "/context"), ("/status", "/state"), ("/description", "/description")];

@@ -1,4 +1,4 @@
-//! Type `github`: a commit status, unless the newest one of the same context says the same.
+//! Type `github`: a commit status, unless the newest one of the same context is the same.
 //!
 //! Here: also the client that all types of GitHub share, which logs in by a token or as a GitHub App.
 
@@ -40,7 +40,7 @@ impl Client {
     }
 
     fn dress(&self, request: ProviderRequest) -> ProviderRequest {
-        // Parity(flux): the certificates are for servers of one's own.
+        // Parity(flux): the certificates are for self-hosted servers.
         let tls = self.tls.clone().filter(|_| self.api != "https://api.github.com");
         request
             .header("Accept", "application/vnd.github.v3+json")
@@ -50,7 +50,7 @@ impl Client {
     }
 }
 
-/// Logs in and goes on.
+/// Logs in and calls `then` with the client.
 pub(super) fn connect(
     options: &Options,
     wants_login: bool,
@@ -81,7 +81,7 @@ fn client(address: &str, token: String, tls: Option<Arc<Tls>>) -> Result<Client,
     };
     let owner = owner.to_owned();
     let name = name.to_owned();
-    // Parity(go-github): a host with a port is one of one's own, and one called `api` has no other path.
+    // Parity(go-github): a host with a port is self-hosted, and one called `api` has no other path.
     let api = match repository.host.split_once("://").map_or("", |(_, host)| host) {
         "github.com" => "https://api.github.com".to_owned(),
         host if host.starts_with("api.") || host.contains(".api.") => repository.host,
@@ -133,7 +133,7 @@ fn judged(method: &str, answer: &Response) -> Result<Value, String> {
 /// A GitHub App.
 struct App {
     api: String,
-    /// Proves who asks, for ten minutes.
+    /// Proves the identity of the app, for ten minutes.
     jwt: String,
     owner: Option<String>,
     installation: Option<String>,
@@ -291,7 +291,7 @@ fn post(client: Client, commit: &str, status: Value) -> Flow {
     })
 }
 
-/// Whether the newest status of the context says the same; those that lack a member do not count.
+/// Whether the newest status of the context is the same; those that lack a member do not count.
 fn is_known(statuses: &[Value], status: &Value) -> bool {
     let members = ["context", "state", "description"];
     let is_whole =

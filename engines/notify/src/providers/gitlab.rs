@@ -1,4 +1,4 @@
-//! Type `gitlab`: a commit status, unless one of the same name says the same about the commit.
+//! Type `gitlab`: a commit status, unless one of the same name is the same for the commit.
 //!
 //! Here: also the client that both types of GitLab share.
 

@@ -53,8 +53,8 @@ pub(super) fn flow(mut options: Options, event: Event) -> Flow {
     })
 }
 
-/// Whether the server rejects a message for what it says: one in a thread may be to a message of another room, or to one that
-/// is gone. Then it is posted beside it.
+/// Whether the server rejects a message because of its content: a reply in a thread may refer to a message of another
+/// room, or to one that is gone. Then it is posted outside of the thread.
 fn is_rejected(answer: &Response) -> bool {
     answer.status == 400
 }

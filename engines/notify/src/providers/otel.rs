@@ -102,7 +102,7 @@ fn pair(key: &str, value: &str) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(value) }
 }
 
-/// Sampled, and whether a parent is remote is known: it is, where there is one.
+/// Sampled; and it is known whether a parent is remote, which it always is.
 const SPAN_FLAGS: u32 = 0x301;
 const SPAN_KIND_INTERNAL: i32 = 1;
 const STATUS_CODE_OK: i32 = 1;
@@ -135,9 +135,9 @@ pub(super) fn flow(mut options: Options, event: Event) -> Flow {
     request.send(|_| Flow::Done)
 }
 
-/// Where spans go; nowhere if the address is none.
+/// Where spans go; nowhere if the address is not valid.
 ///
-/// Differs(flux): it sends them to a port of its own host then, where nothing takes them.
+/// Differs(flux): in that case Flux sends them to a port of its own host, where no collector listens.
 fn endpoint(address: &str) -> Option<String> {
     let mut url = Url::parse(address.as_bytes()).ok()?;
     if url.path.is_empty() || url.path == b"/" {
@@ -152,7 +152,7 @@ fn endpoint(address: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&url.to_bytes()).into_owned())
 }
 
-/// Parity(flux): without headers nobody logs in.
+/// Parity(flux): without headers Flux does not log in.
 fn login(options: &mut Options) {
     let is_set = options.headers.get("Authorization").is_some_and(|it| !it.is_empty());
     if options.headers.is_empty() || is_set {

@@ -1,6 +1,7 @@
-//! Type `pagerduty`: an alert that an error triggers and anything else resolves, and a change event for information.
+//! Type `pagerduty`: an alert that an error triggers and any other severity resolves, and a change event for
+//! information.
 //!
-//! An incident is one alert by its own key, and no change.
+//! An incident is an alert with its own key, and not a change event.
 
 use serde_json::json;
 

@@ -70,7 +70,7 @@ fn judge_reply(answer: &Response) -> Result<(), String> {
     if has_no_thread(answer) { Ok(()) } else { judge_api(answer) }
 }
 
-/// The API says in the body whether the message was posted; its status does not count.
+/// The body of the API's answer shows whether the message was posted; its status does not count.
 fn judge_api(answer: &Response) -> Result<(), String> {
     let unreadable = |error: &str| format!("unable to unmarshal response body: {error}");
     if answer.body.iter().all(u8::is_ascii_whitespace) {

@@ -1,4 +1,4 @@
-//! Who may ask: tokens, signatures and the shape of the body, by the type of the Receiver.
+//! Authentication of requests: tokens, signatures and the shape of the body, by the type of the Receiver.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ const GCR_DATA: PayloadType = PayloadType::Object(&[
     ("tag", PayloadType::Text),
 ]);
 
-/// What comes next; a closure takes the answer to a request.
+/// The next step; a closure takes the answer to a request.
 pub(super) enum Next {
     Fetch(Box<ProviderRequest>, Then),
     Refused(String),
@@ -93,7 +93,7 @@ impl Reception {
         (reception, gate)
     }
 
-    /// Goes on with the answer to what was fetched.
+    /// Continues with the answer to the request.
     pub fn answer(&mut self, outcome: DeliveryResult) -> Gate {
         match self.next.take() {
             Some(then) => {
@@ -166,7 +166,7 @@ fn authenticate(
     }
 }
 
-/// The types that need nothing but the request and a token.
+/// The types that only need the request and a token.
 fn plain(
     hook: Hook,
     kind: &str,
@@ -312,7 +312,7 @@ fn gcr_body(mut hook: Hook) -> Result<AcceptedHookRequest, String> {
     let push = first(&hook.body)?;
     shaped(push.clone(), &GCR)?;
     let message = member(&push, "message").unwrap_or(&Value::Null);
-    // Parity(flux): what comes before a character that is none counts.
+    // Parity(flux): the text before an invalid character counts.
     let encoded: String =
         text(message, "data").chars().filter(|it| !matches!(it, '\r' | '\n')).collect();
     let data = decode(&encoded);

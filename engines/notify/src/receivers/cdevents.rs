@@ -26,8 +26,8 @@ const SUBJECT: PayloadType = PayloadType::Object(&[
 /// Accepts a body that is an event. What its context lacks, and the type of its subject, is filled in and does not count; what
 /// it has must be right.
 ///
-/// Differs(flux): Flux's SDK fills in missing fields from the preceding event of that type, whoever sent it, and it also
-/// validates each link.
+/// Differs(flux): Flux's SDK fills in missing fields from the preceding event of that type, from any sender, and it
+/// also validates each link.
 ///
 /// # Errors
 /// What is wrong with it.

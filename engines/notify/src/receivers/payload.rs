@@ -22,7 +22,7 @@ pub(super) fn first(text: &[u8]) -> Result<Value, String> {
     match Deserializer::from_str(&text).into_iter::<Value>().next() {
         None => Err("EOF".to_owned()),
         Some(Ok(value)) => Ok(value),
-        // A value that is no list, object or text has to end before the next begins.
+        // A value that is not a list, object or text has to end before the next begins.
         Some(Err(error)) => Err(error.to_string()),
     }
 }
@@ -30,7 +30,7 @@ pub(super) fn first(text: &[u8]) -> Result<Value, String> {
 /// The JSON value that a text is.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not JSON.
 pub(super) fn whole(text: &[u8]) -> Result<Value, String> {
     serde_json::from_str(&String::from_utf8_lossy(text)).map_err(|error| error.to_string())
 }

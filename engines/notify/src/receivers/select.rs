@@ -1,4 +1,4 @@
-//! Which objects a request wakes: those that a Receiver names and its filters let through.
+//! Which objects a request wakes: those that a Receiver names and its filters accept.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub trait Targets {
     fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Arc<Vec<Value>>;
 }
 
-/// What comes of a request that was let in.
+/// The result of a request that was accepted.
 #[derive(Debug, Default)]
 pub struct Selection {
     /// The status of the answer.
@@ -96,7 +96,7 @@ pub(super) fn doubles(value: &mut Value) -> u64 {
 impl AcceptedHookRequest {
     /// Selects the objects to annotate.
     ///
-    /// Differs(flux): all filters together may use up only so much, whatever they are evaluated over.
+    /// Differs(flux): the cost of all filters together is limited.
     pub fn select(
         &self,
         receiver: &Receiver,

@@ -16,10 +16,10 @@ pub enum Misfit {
     TokenNotFound(String),
 }
 
-/// The path of a Receiver whose spec is as it has to be.
+/// The path of a Receiver with a valid spec.
 ///
 /// # Errors
-/// What is wrong first: expressions, then issuers, then the token.
+/// The first problem: of expressions, then issuers, then the token.
 pub fn check(receiver: &Receiver, secret: Option<&Secret>) -> Result<String, Misfit> {
     const EXPRESSION: &str = "InvalidCELExpression";
     const VALIDATION: &str = "ValidationFailed";

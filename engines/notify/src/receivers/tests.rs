@@ -135,7 +135,7 @@ fn received(kind: &str, token: &[u8]) -> (Result<String, Misfit>, Gate) {
     let data = [("token", token), ("email", b"a@b.c"), ("audience", b"x")];
     let data = data.map(|(key, value)| (key.to_owned(), value.to_vec())).into();
     let secret = Secret { name: "apps/t".to_owned(), data };
-    // What whoever knows an empty token would send.
+    // What a sender would send who knows that the token is empty.
     let signature = "sha256=b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad";
     let headers = [
         ("X-Signature", signature),

@@ -286,7 +286,7 @@ type NamedExpression<'a> = (&'a str, Expression);
 /// Reads all expressions of an issuer, variables and validations, at the cost of a run.
 ///
 /// # Errors
-/// Flux's message for the first that is none.
+/// Flux's message for the first that is not valid.
 pub(super) fn compile<'a>(
     provider: &'a OidcProvider,
     run: &mut Meter,

@@ -110,7 +110,7 @@ fn slack_is_sent_what_follows_in_the_thread_of_the_opening() {
         (&resolved[0]["thread_ts"], &resolved[0]["reply_broadcast"]),
         (&json!("1.2"), &json!(true))
     );
-    // The message was deleted: the end reaches the channel all the same.
+    // The message was deleted: the end of the incident still reaches the channel.
     let gone = json!({"ok": false, "error": "thread_not_found"});
     let (both, _) = posted("slack", &in_thread(false, "1.2"), &[gone, accepted]);
     assert_eq!((&both[0]["thread_ts"], &both[1]["thread_ts"]), (&json!("1.2"), &Value::Null));

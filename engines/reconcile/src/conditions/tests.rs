@@ -326,7 +326,7 @@ fn marks_are_replaced_and_everything_else_stays() {
         windlass.dev/Window=False Closed "as before" generation 1 since 4
     "#]]
     .assert_eq(&lines(&marked));
-    // A run that is not told of marks leaves them as they are.
+    // A run that does not call `marked` leaves the marks as they are.
     let run = since().finish(&Outcome::Settled(reason::SUCCEEDED, "done".into()));
     assert!(
         Condition::is(&run, HOLD, ConditionStatus::True)

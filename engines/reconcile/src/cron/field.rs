@@ -1,4 +1,4 @@
-//! One field of a cron expression: what people write, and the plain form of it that croner reads.
+//! One field of a cron expression: its text in a spec, and the plain form of it that croner reads.
 //!
 //! Names become numbers, `?` becomes `*`, and `5/15` becomes `5-59/15`, so that all that is left has one meaning.
 //! Elsewhere: the expression (`super`).
@@ -37,7 +37,7 @@ impl Field {
     /// The plain form of a field's text.
     ///
     /// # Errors
-    /// If the text says nothing that the field can mean.
+    /// If the text has no meaning in this field.
     pub(super) fn plain(&self, text: &str) -> Result<String, CronError> {
         let mut items = Vec::new();
         for item in text.split(',') {
@@ -46,7 +46,7 @@ impl Field {
                 text: text.to_owned(),
                 why,
             })?;
-            // Whatever else is in the list, it is every value.
+            // A list with `*` means every value.
             if item == "*" {
                 return Ok(item);
             }

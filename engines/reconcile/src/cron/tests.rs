@@ -1,4 +1,4 @@
-//! What people write, when it happens, and how it behaves where clocks are turned.
+//! Expressions as users write them, the times they stand for, and their behaviour when clocks are changed.
 
 use proptest::prelude::*;
 

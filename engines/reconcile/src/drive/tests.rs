@@ -1,4 +1,4 @@
-//! The laws of the loop, on a world that is a counter.
+//! The laws of the loop, for a state that is a counter.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::*;
 
-/// Wants a number; a step adds to what is there.
+/// Wants a number; a step adds to the current one.
 struct Counter;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +30,7 @@ impl ReconciledKind for Counter {
                 let two = [Add { from: *observed, by: 1 }, Add { from: observed + 1, by: 1 }];
                 PlanVerdict::Act(two.into())
             }
-            // Not a number that the counter can want; stands for a plan with a mistake.
+            // The counter cannot want this number: it makes the plan return no steps, as a faulty plan would.
             Some(666) => PlanVerdict::Act(Vec::new()),
             Some(_) => PlanVerdict::Act(vec![Add { from: *observed, by: 1 }]),
         }
@@ -97,7 +97,7 @@ fn a_run_observes_again_after_acting_until_the_plan_has_an_outcome() {
 }
 
 #[test]
-fn a_settled_world_is_observed_once_and_not_touched() {
+fn a_settled_state_is_observed_once_and_not_changed() {
     let executor = TestExecutor { at: Mutex::new(7), ..TestExecutor::default() };
     let (done, outcome) = run(7, &executor);
     assert!(done.is_empty() && outcome.is_settled());

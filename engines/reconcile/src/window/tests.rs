@@ -127,7 +127,7 @@ fn breaking_the_glass_opens_until_its_time() {
     // It ends in a window, which goes on.
     let broken = state(NIGHTS, Some("2026-11-23T22:00:00Z"), noon);
     assert_eq!(broken.changes_at(), Some(time("2026-11-24T01:00:00Z")));
-    // What is over opens nothing, nor does what cannot be read, which is said.
+    // A time in the past opens nothing; nor does a text that cannot be read, which is reported.
     assert!(matches!(state(NIGHTS, Some(noon), noon), WindowState::Closed { .. }));
     let malformed = state(NIGHTS, Some("now"), noon).mark();
     assert_eq!(malformed.reason, reason::CLOSED);

@@ -14,7 +14,7 @@ pub enum Cause {
     Spec {
         /// Its generation; 0 if it is unknown.
         generation: i64,
-        /// Who changed it.
+        /// The field manager that changed it.
         manager: String,
     },
     /// The chart is another.

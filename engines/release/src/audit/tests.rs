@@ -1,4 +1,4 @@
-//! What audits tell of operations, by their journals.
+//! What audits report of operations, by their journals.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

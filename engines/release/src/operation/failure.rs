@@ -1,4 +1,4 @@
-//! How an operation fails: what is still done, what the record says, the error.
+//! How an operation fails: the tasks that are still done, the status of the record, the error.
 //!
 //! Elsewhere: where it fails (`next_step.rs`).
 
@@ -26,7 +26,7 @@ pub(super) fn tasks(failure: &OperationFailure, journal: &Journal, record: &Reco
         }
         // Differs(helm 4): where a hook of a rollback fails, it leaves the record pending for ever.
         Action::Rollback => tasks.push(Task::Finish),
-        // Parity(helm 4): once objects were deleted, a removal comes to its end whatever happens; before that, its
+        // Parity(helm 4): once objects were deleted, a removal always comes to its end; before that, its
         // record says `uninstalling` until it is repeated.
         Action::Uninstall | Action::UninstallRemediation => {
             let all = super::tasks(journal, record);
@@ -73,7 +73,7 @@ fn hook_tasks(
     tasks.extend(earlier.map(|hook| Task::Clear { hook, policy }));
 }
 
-/// What the record says of a failure.
+/// The record change for a failure.
 pub(super) fn finish(
     failure: &OperationFailure,
     journal: &Journal,
@@ -84,7 +84,8 @@ pub(super) fn finish(
     let description = match journal.action {
         Action::Install => format!("Release \"{name}\" failed: {text}"),
         Action::Upgrade => format!("Upgrade \"{name}\" failed: {text}"),
-        // Parity(helm 4): what did not become ready is told otherwise than what could not be applied.
+        // Parity(helm 4): the text for objects that did not become ready differs from that for objects that were not
+        // applied.
         Action::Rollback if failed_task(failure, journal, record) == Some(Task::Await) => {
             format!("Release \"{name}\" failed: {text}")
         }
@@ -94,7 +95,7 @@ pub(super) fn finish(
             let status = RevisionStatus::Uninstalled;
             return Some(RecordChange::Status { status, description, deleted: None });
         }
-        // What is not promoted has failed, whatever its tests say.
+        // A release that is not promoted has failed, even if its tests succeeded.
         Action::Test if super::is_held_back(failure, journal, record) => {
             format!("Promotion of \"{name}\" failed: {text}")
         }

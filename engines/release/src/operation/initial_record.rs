@@ -62,7 +62,7 @@ pub fn opened(
 
 /// The record of a rollback that begins: what `target` was, after `current`.
 ///
-/// Parity(helm 4): nothing is rendered again, and hooks keep what is said of their last run.
+/// Parity(helm 4): nothing is rendered again, and hooks keep the result of their last run.
 pub fn rolled_back(current: &Record, target: &Record, server_side: bool, at: Time) -> Record {
     let started = Timestamp::new(at);
     Record {

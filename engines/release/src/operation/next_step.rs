@@ -62,7 +62,7 @@ pub enum Health {
     Failed(String),
 }
 
-/// What was seen, and by whose change something else would be.
+/// The observed objects, and which objects' changes should wake the next run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Live {
     /// The hook's object that [`scope`] names.
@@ -98,11 +98,11 @@ pub struct StepOutcome {
 pub enum Next {
     /// This step.
     Do(ReleaseStep),
-    /// Time; the text says what is waited for.
+    /// Time; the text names what is waited for.
     Wait(String, Wake),
-    /// The answer of a lifecycle; the text says which. `None` if no time ends the wait.
+    /// The answer of a lifecycle; the text names it. `None` if no time ends the wait.
     Held(String, Option<Time>),
-    /// An observation of what [`scope`] says: without it nothing can be decided.
+    /// An observation of the [`scope`]: without it nothing can be decided.
     Blind,
 }
 
@@ -221,7 +221,7 @@ impl At<'_> {
         }
     }
 
-    /// Does a step, or goes by how it went.
+    /// Does a step, or continues with its outcome.
     fn perform(&self, step: ReleaseStep, journal: Journal) -> Next {
         match self.outcome.filter(|outcome| outcome.step == step) {
             None => Next::Do(step),
@@ -247,8 +247,8 @@ impl At<'_> {
     /// The present task failed.
     fn fail_with(&self, text: &str, counts: bool, hook_ended: bool) -> Next {
         let mut journal = self.applied();
-        // A fault while clearing up does not change how it ended.
-        // Differs(helm 4): there the second fault replaces the first.
+        // An error while clearing up does not change how it ended. Differs(helm 4): in Helm the second error replaces
+        // the first.
         if journal.failure.is_some() {
             return self.done(journal, Vec::new());
         }
@@ -264,7 +264,8 @@ impl At<'_> {
             }
         }
         let mut changes = Vec::new();
-        // Parity(helm 4): the record of a release that goes does not tell of a hook that failed before.
+        // Parity(helm 4): once its objects are deleted, the record of a removed release does not mention a hook that
+        // failed before.
         if let (Some(Task::Run { hook }), true) = (task, was_deleted || !is_removal) {
             changes.push(match counts {
                 true => RecordChange::HookEnded { hook, succeeded: false, at: self.now },
@@ -274,7 +275,7 @@ impl At<'_> {
         }
         let text = match task {
             Some(Task::Delete) => format!("failed to delete release: {}", self.record.name),
-            // What stops before a hook is no failure of hooks.
+            // A stop before a hook does not count as a failure of the hook.
             _ if !counts => text.to_owned(),
             _ => self.failure_text(text),
         };
@@ -406,14 +407,14 @@ impl At<'_> {
         self.journal.hook_begun && !self.live.hook_watched
     }
 
-    /// Whether Kubernetes deletes the object of a hook by itself once that has ended.
+    /// Whether Kubernetes deletes the object of a hook once the hook has ended.
     fn vanishes(&self, hook: usize) -> bool {
         let hook = self.record.hooks.get(hook);
         hook.is_some_and(|hook| hook.manifest.contains("ttlSecondsAfterFinished"))
     }
 
     fn create(&self, hook: usize) -> Next {
-        // After a crash nobody could tell that it was never there from that it is gone again.
+        // After a crash a hook that was never created looks like one that was created and deleted.
         if self.live.hook_watched && !self.journal.hook_begun && self.vanishes(hook) {
             let journal = Journal { hook_begun: true, ..self.journal.clone() };
             return self.write(Write::of(self.record, journal));

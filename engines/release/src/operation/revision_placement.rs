@@ -1,4 +1,4 @@
-//! Where a new revision stands among those that are there, and whether there can be one; what is left of a removal.
+//! The number of a new revision among the existing ones, and whether there can be one; what a removal still has to do.
 //!
 //! The refusals are Helm's.
 //! Elsewhere: making the record (`initial_record.rs`), deciding that there should be one ([`crate::decide`]).
@@ -53,7 +53,7 @@ pub fn place(
                 "release name check failed: cannot reuse a name that is still in use".to_owned()
             );
         }
-        // Parity(helm 4): what failed goes on to say so.
+        // Parity(helm 4): a failed revision keeps its status.
         let superseded = (last.info.status != RevisionStatus::Failed).then(|| {
             let description = Some("superseded by new release".to_owned());
             let status = RevisionStatus::Superseded;
@@ -76,10 +76,10 @@ pub enum Removal {
     Purge(Vec<i64>),
 }
 
-/// What is left of a removal.
+/// What a removal still has to do.
 ///
 /// # Errors
-/// In Helm's words: there is nothing, or it was removed before.
+/// In Helm's words: the release does not exist, or it was removed before.
 pub fn removal(name: &str, revisions: &Revisions, keep_history: bool) -> Result<Removal, String> {
     let Some(last) = revisions.last() else {
         return Err(format!("uninstall: Release not loaded: {name}: release: not found"));

@@ -1,5 +1,5 @@
-//! What an operation needs by what is seen, task by task. Whole operations, recorded answers say
-//! (`cargo xtask conformance`).
+//! What an operation needs by what is seen, task by task. Whole operations are covered by recorded answers (`cargo
+//! xtask conformance`).
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ fn a_hook_of_this_operation_is_awaited_and_never_created_again() {
         Next::Wait(text, _) | Next::Held(text, _) => text,
         Next::Blind => "blind".to_owned(),
     };
-    // Before it: an object of ours was left by a crash.
+    // Before the delay: a crash has left an object of this operation behind.
     assert_eq!(step(due(2, None, None, 0)), "blind");
     assert_eq!(step(due(2, None, Some(HookObject::Missing), 0)), "go to 4");
     assert_eq!(step(due(2, None, Some(HookObject::Theirs), 0)), "delete");
@@ -206,6 +206,6 @@ fn a_hook_that_kubernetes_deletes_is_noted_before_it_is_created() {
     assert_eq!(due(false, true), "note");
     assert_eq!(due(true, true), "create");
     assert_eq!(due(true, false), "fail");
-    // What cannot be watched is created all the same.
+    // A hook that cannot be watched is created nevertheless.
     assert_eq!(due(false, false), "create");
 }

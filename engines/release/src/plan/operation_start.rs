@@ -1,6 +1,6 @@
-//! Beginning an operation: what is announced, prepared and stored first.
+//! Beginning an operation: what is reported, prepared and stored first.
 //!
-//! Elsewhere: why it begins ([`crate::decide`]), how it goes on ([`crate::operation`]).
+//! Elsewhere: why it begins ([`crate::decide`]), how it continues ([`crate::operation`]).
 
 use helm::manifests::HookEvent;
 use lifecycle::{EventAnswer, Question, Revision as Named, Stand};
@@ -85,8 +85,8 @@ impl ReleasePlanner<'_> {
 
     /// Where the revision of an installation or upgrade stands.
     ///
-    /// Differs(flux): there nothing is installed over what is left of a release that was uninstalled, unless
-    /// `install.replace` is set. As `helm upgrade --install`.
+    /// Differs(flux): Flux does not install over the remains of a release that was uninstalled, unless
+    /// `install.replace` is set. This works as `helm upgrade --install` does.
     fn place(&self, action: Action) -> Result<RevisionPlacement, String> {
         let ReleaseDesiredState { target, install, max_history, .. } = self.desired;
         let revisions = &self.observed.revisions;
@@ -106,7 +106,7 @@ impl ReleasePlanner<'_> {
     /// What lifecycles answered before an installation or upgrade; nothing where none holds it.
     ///
     /// # Errors
-    /// One of them is to be asked, is awaited, or does not let it begin.
+    /// A lifecycle has to be asked, is awaited, or does not let it begin.
     fn before(
         &self,
         action: Action,
@@ -211,7 +211,7 @@ impl ReleasePlanner<'_> {
         self.begin_on(removal_of(permit.cause()), last, status)
     }
 
-    /// What is done to the last revision itself: tests, and removals that were permitted.
+    /// Begins an action on the last revision itself: tests, and removals that were permitted.
     fn begin_on(
         &self,
         action: Action,

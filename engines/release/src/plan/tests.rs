@@ -1,5 +1,5 @@
-//! Whole lives of releases, on a cluster in memory: what is done in which order, what is said of it, and that a crash at
-//! any step changes nothing of it.
+//! Whole lives of releases, on a cluster in memory: the order of the steps, the status after them, and that a crash at
+//! any step does not change the result.
 
 mod foreign_releases;
 mod lifecycles;
@@ -526,7 +526,7 @@ fn a_record_that_was_changed_by_hand_is_not_taken_for_what_was_released() {
     cluster.settle();
     let expected = "v1 superseded (Install complete); v2 deployed (Upgrade complete)";
     assert_eq!(cluster.lives(), expected);
-    // Wherever the program ends in the middle of it, nothing but one more upgrade comes of it.
+    // If the program ends at any step in the middle of it, the result is one more upgrade at most.
     for step in 1..=cluster.steps {
         for is_lost in [false, true] {
             let mut cluster = changed();
@@ -876,7 +876,7 @@ fn a_hook_that_may_have_come_and_gone_while_the_program_was_down_is_not_run_agai
         for is_done in [false, true] {
             let mut cluster = with_vanishing_hooks();
             cluster.crash = Some((at, is_done));
-            // The world itself refuses to run a hook twice.
+            // The test cluster itself refuses to run a hook twice.
             let outcome = cluster.settle();
             let is_unknown = outcome.text().contains("is unknown: its object was deleted");
             unknown += usize::from(is_unknown);

@@ -21,14 +21,14 @@ use super::{
 /// How many commas and opening brackets the JSON may have: values take many times the room of their text.
 const MAX_MARKS: usize = 4 << 20;
 
-/// Why a text is no record.
+/// Why a text is not a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// It is no JSON.
+    /// It is not JSON.
     #[error("it is not JSON: {0}")]
     Json(golang::json::Error),
-    /// A field holds something else than it should.
+    /// A field has the wrong type.
     #[error("its field `{field}` is not {wanted}")]
     Shape {
         /// The field.
@@ -36,7 +36,7 @@ pub enum DecodeError {
         /// What belongs there.
         wanted: &'static str,
     },
-    /// A field is no time.
+    /// A field is not a time.
     #[error("its field `{field}` is not a time: {problem}")]
     Time {
         /// The field.
@@ -53,7 +53,7 @@ impl Record {
     /// Reads the JSON of a record; its labels stay empty.
     ///
     /// # Errors
-    /// The text is no JSON, or a field that Helm reads holds something else than Helm reads there.
+    /// The text is not JSON, or a field that Helm reads has another type than Helm expects.
     pub fn from_json(text: &[u8]) -> Result<Self, DecodeError> {
         if is_too_much(text) {
             return Err(DecodeError::TooMany);

@@ -1,5 +1,5 @@
-//! What a record says of itself, and how operations change it. Its JSON, recorded answers say
-//! (`cargo xtask conformance`).
+//! Properties of records, and how operations change them. Their JSON is covered by recorded answers (`cargo xtask
+//! conformance`).
 
 use super::*;
 

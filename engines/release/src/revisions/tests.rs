@@ -1,4 +1,4 @@
-//! Which revisions are told apart, and which go.
+//! Which revisions count as different, and which are deleted.
 
 use super::*;
 use crate::record::Info;

@@ -1,4 +1,4 @@
-//! Rules over several snapshots. What one snapshot is, recorded answers say (`cargo xtask conformance`).
+//! Rules over several snapshots. Single snapshots are covered by recorded answers (`cargo xtask conformance`).
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Secrets that are large, damaged, or of older versions. What Helm writes, recorded answers say
+//! Secrets that are large, damaged, or of older versions. Secrets that Helm writes are covered by recorded answers
 //! (`cargo xtask conformance`).
 
 use proptest::prelude::*;

@@ -17,7 +17,7 @@ use crate::x509::Certificate;
 
 /// Entries of logs in a bundle.
 const MOST_ENTRIES: usize = 16;
-/// What a statement may say it is about. Parity(flux): the number.
+/// The most subjects of a statement. Parity(flux): the number.
 const MOST_SUBJECTS: usize = 1024;
 
 const IN_TOTO: &str = "application/vnd.in-toto+json";
@@ -76,7 +76,7 @@ struct RawSignature {
     _keyid: Option<String>,
 }
 
-/// What an in-toto statement is about; the rest is somebody else's.
+/// What an in-toto statement is about; other fields are not read.
 #[derive(Deserialize)]
 struct Statement {
     #[serde(default)]
@@ -105,7 +105,7 @@ struct Envelope {
 }
 
 impl Bundle {
-    /// Reads one; `None` if it is none, or of another version.
+    /// Reads a bundle; `None` if it is not one, or of another version.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let raw: Raw = serde_json::from_slice(bytes).ok()?;
         if !is_supported(&raw.media_type) {
@@ -143,7 +143,7 @@ impl Bundle {
         envelope.verify(key, subject).map_err(of_signature)
     }
 
-    /// Whether somebody with an identity signed a statement about an image; gives the identity.
+    /// Whether a signer with one of the identities signed a statement about an image; gives the identity.
     pub(crate) fn verify_keyless(
         &self,
         root: &TrustedRoot,

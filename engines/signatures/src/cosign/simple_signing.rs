@@ -19,7 +19,7 @@ pub(super) struct Signature<'a> {
     subject: &'a str,
     payload: &'a [u8],
     signature: Vec<u8>,
-    /// What Rekor said of it.
+    /// Rekor's entry for it.
     logged: Option<RekorBundle>,
     annotations: &'a BTreeMap<String, String>,
 }
@@ -49,7 +49,7 @@ impl<'a> Signature<'a> {
         self.is_about_image()
     }
 
-    /// Whether somebody with an identity signed this image; gives the identity.
+    /// Whether a signer with one of the identities signed this image; gives the identity.
     pub(super) fn verify_keyless(
         &self,
         root: &TrustedRoot,
@@ -63,8 +63,8 @@ impl<'a> Signature<'a> {
         Ok(by)
     }
 
-    /// Differs(flux): the payload is compared with the image, as `cosign verify` does; else who can push could have
-    /// another image's signature count.
+    /// Differs(flux): the payload is compared with the image, as `cosign verify` does; else a user who can push could
+    /// make another image's signature count.
     fn is_about_image(&self) -> Result<(), String> {
         let payload: Payload = serde_json::from_slice(self.payload)
             .map_err(|_| "the signed payload is not a claim about an image".to_owned())?;

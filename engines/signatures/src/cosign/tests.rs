@@ -122,7 +122,7 @@ fn a_signature_of_another_image_does_not_count_in_either_format() {
     assert!(refused.to_string().contains("invalid or missing digest in claim"), "{refused}");
     let refused = verify_by(&found(&[], &[owner.bundle(OTHER, |_| {})]), &owner.key()).unwrap_err();
     assert!(refused.to_string().contains("does not match any digest in statement"), "{refused}");
-    // Differs(flux): whatever is signed counts there, also what is no JSON; `cosign verify` refuses all of these.
+    // Differs(flux): Flux accepts any signed payload, even if it is not JSON; `cosign verify` refuses all of these.
     let named = format!(r#"{{"critical":{{"image":{{"docker-manifest-digest":"{IMAGE}"}}}}"#);
     for payload in [
         "",

@@ -1,12 +1,12 @@
 //! The chain of certificates that is sent with a signature: whether it is one that may sign code.
 //!
-//! Elsewhere: whether anybody trusts it (`notation`).
+//! Elsewhere: whether the policy trusts it (`notation`).
 
 use super::envelope::shown;
 use crate::key::Key;
 use crate::x509::{Certificate, DIGITAL_SIGNATURE_BIT, SIGNS_CERTIFICATES};
 
-/// Identifiers of the extensions with addresses where revocation is told: OCSP and lists.
+/// Identifiers of the extensions with addresses for revocation checks: OCSP and lists.
 const REVOCATION: [&str; 2] = ["1.3.6.1.5.5.7.1.1", "2.5.29.31"];
 
 /// Whether a chain leads from a certificate that signs code to a root that signed itself, all valid at a time.
@@ -56,7 +56,7 @@ pub(super) fn check(chain: &[Certificate], seconds: i64) -> Result<(), String> {
     is_authority(root, chain.len() - 2)
 }
 
-/// Whether no certificate says where its revocation would be told: then there is nothing to ask.
+/// Whether no certificate has an address for revocation checks: then no check is needed.
 pub(super) fn has_no_revocation(chain: &[Certificate]) -> Result<(), String> {
     let names = |it: &&Certificate| REVOCATION.iter().any(|id| it.extension(id).is_some());
     match chain.iter().find(names) {

@@ -1,4 +1,4 @@
-//! A signature of Notation with what it says of itself.
+//! A signature of Notation with its attributes.
 //!
 //! Here: what both forms have in common. Elsewhere: JSON (`jws`), CBOR (`cose`).
 
@@ -27,13 +27,13 @@ pub(super) const TIMESTAMP: &str = "io.cncf.notary.timestampSignature";
 /// Why a signature does not count.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EnvelopeError {
-    /// It is none.
+    /// The envelope cannot be read.
     Unreadable(String),
     /// It is wrong.
     Invalid(String),
 }
 
-/// Who vouches for the time of signing.
+/// The authority for the time of signing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scheme {
     /// The signer, or an authority that is asked.

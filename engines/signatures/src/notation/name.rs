@@ -1,4 +1,4 @@
-//! Distinguished names as people write them in a trust policy (RFC 4514).
+//! Distinguished names in the text form of a trust policy (RFC 4514).
 
 use std::collections::BTreeMap;
 

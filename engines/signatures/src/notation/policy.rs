@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use super::name::{self, Name};
 use crate::x509::Certificate;
 
-/// Identities of a statement: each is compared with every other one. Differs(flux): there are no bounds.
+/// Identities of a statement: each is compared with every other one. Differs(flux): Flux has no limit.
 const MOST_IDENTITIES: usize = 100;
 /// Bytes of a policy.
 const MOST_BYTES: usize = 1 << 20;
@@ -64,7 +64,7 @@ pub(super) enum Check {
     Revocation,
 }
 
-/// What becomes of a check that fails.
+/// How a failed check is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Enforce,
@@ -72,7 +72,7 @@ pub(super) enum Action {
     Skip,
 }
 
-/// What becomes of each check.
+/// How each failed check is treated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Level {
     is_skip: bool,
@@ -239,7 +239,7 @@ impl Policy {
         }
     }
 
-    /// The statement for an image, `repository@digest`: the one that names its repository, else the one for all.
+    /// The statement for an image, `repository@digest`: the one with its repository, else the one for all.
     pub(super) fn applicable(&self, image: &str) -> Result<&Statement, String> {
         let repository = image.split_once('@').map_or(image, |(repository, _)| repository);
         let of = |scope: &str| {

@@ -39,7 +39,7 @@ macro_rules! verify_on {
 /// Verifies with a public point as a key packet has it: the number of its bits, then its bytes.
 ///
 /// # Errors
-/// The signature is not the key's, or the curve is none of those that are implemented: P256r1 and P384r1.
+/// The signature is not the key's, or the curve is not supported: only P256r1 and P384r1 are.
 pub(super) fn verify(
     curve: &ECCCurve,
     point: &[u8],

@@ -19,7 +19,7 @@ use super::brainpool;
 /// The largest key that is used, in bytes: beyond it a few signatures would take seconds.
 const MAX_KEY_BYTES: usize = 4096;
 
-/// A key that verifies whatever go-crypto does with it.
+/// A key that verifies the signatures that go-crypto verifies.
 #[derive(Debug)]
 pub(super) struct Verifier<'k, K>(pub(super) &'k K);
 

@@ -37,7 +37,7 @@ impl Effort {
     }
 }
 
-/// What its owner says of one of its names.
+/// The owner's self-signatures about one of the names.
 #[derive(Default)]
 struct UserIdentity {
     signature: Option<Signature>,
@@ -69,7 +69,7 @@ impl Entity {
 /// Reads all keys of a ring that can be used.
 ///
 /// # Errors
-/// None can, or it ends in what is no key; says why, in the words of go-crypto where it has any.
+/// No key can be used, or the ring ends in something that is not a key; in the words of go-crypto where it has any.
 pub(crate) fn read(content: &[u8], effort: &mut Effort) -> Result<Vec<Entity>, String> {
     let mut entities = Vec::new();
     let mut problem = None;
@@ -178,7 +178,7 @@ fn identity(
         if !is_revocation && !signature.is_certification() {
             return Err("openpgp: invalid data: user ID signature with wrong type".to_owned());
         }
-        // Signatures of others say nothing that counts here.
+        // Signatures of other keys do not matter here.
         if issuer(&signature) != Some(id) {
             continue;
         }
@@ -243,7 +243,7 @@ fn bound(
     }
 }
 
-/// The id of the key that a signature says it is of.
+/// The id of the key that made a signature, as the signature claims.
 pub(super) fn issuer(signature: &Signature) -> Option<KeyId> {
     let by_fingerprint = || match signature.issuer_fingerprint().first() {
         Some(Fingerprint::V4(print)) => {
@@ -260,7 +260,7 @@ struct Packets<'c> {
     parser: std::iter::Peekable<Readable<'c>>,
 }
 
-/// The packets of a text, without those that are unknown, unsupported or say nothing. It ends after one that cannot be
+/// The packets of a text, without those that are unknown, unsupported or empty. It ends after one that cannot be
 /// parsed.
 pub(super) struct Readable<'c> {
     parser: PacketParser<&'c [u8]>,
@@ -322,7 +322,7 @@ impl<'c> Packets<'c> {
         }
     }
 
-    /// Passes over what is left of a key; what cannot be parsed spoils the ring.
+    /// Passes over the rest of a key; what cannot be parsed spoils the ring.
     fn skip_key(&mut self) -> Result<(), String> {
         while let Some(packet) = self.next_of_key() {
             packet?;

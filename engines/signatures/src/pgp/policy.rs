@@ -7,7 +7,7 @@ use pgp::crypto::hash::HashAlgorithm;
 use pgp::packet::{RevocationCode, Signature, SignatureVersion, SubpacketData};
 use pgp::types::{KeyDetails, Timestamp};
 
-/// A key, with what its owner says of it.
+/// A key, with its owner's self-signature.
 #[derive(Debug)]
 pub(super) struct BoundKey<K> {
     pub(super) key: K,
@@ -20,7 +20,7 @@ fn seconds(time: Timestamp) -> u64 {
     u64::from(time.as_secs())
 }
 
-/// When a signature was made; one that does not say is not read.
+/// When a signature was made; signatures without that time are not read.
 pub(super) fn created(signature: &Signature) -> u64 {
     signature.created().map(seconds).unwrap_or_default()
 }
@@ -36,7 +36,7 @@ fn is_expired(signature: &Signature, now: u64) -> bool {
     is_past(created(signature), lifetime, now)
 }
 
-/// Whether a key is of the future, or over by what its owner says.
+/// Whether a key is of the future, or has expired by its owner's self-signature.
 fn is_key_expired(key: &impl KeyDetails, says: &Signature, now: u64) -> bool {
     let lifetime = says.key_expiration_time().map(|it| u64::from(it.as_secs()));
     is_past(seconds(key.created_at()), lifetime, now)

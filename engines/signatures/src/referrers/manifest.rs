@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-/// What describes bytes somewhere else.
+/// The description of a blob.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Descriptor {
@@ -31,7 +31,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Reads one; `None` if it is none.
+    /// Reads a manifest; `None` if it is not one.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut manifest: Self = serde_json::from_slice(bytes).ok()?;
         // What cannot be asked for by a digest is not asked for.

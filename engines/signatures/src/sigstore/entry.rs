@@ -1,4 +1,4 @@
-//! Entries of Rekor: its promise, the proof that the log has it, and what it is about.
+//! Entries of Rekor: the log's promise, the proof of inclusion, and the content.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

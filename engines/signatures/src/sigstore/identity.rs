@@ -9,10 +9,10 @@ use crate::x509::{Certificate, Name};
 
 const ISSUER: &str = "1.3.6.1.4.1.57264.1.1";
 const ISSUER_V2: &str = "1.3.6.1.4.1.57264.1.8";
-/// A name for users that are none of the internet.
+/// A name for users without an email address.
 const USER_NAME: &str = "1.3.6.1.4.1.57264.1.7";
 
-/// Who counts: regular expressions, which match anywhere.
+/// Accepted identities: regular expressions, which match anywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateIdentity {
     /// Of the identity provider.
@@ -21,7 +21,7 @@ pub struct CertificateIdentity {
     pub subject: String,
 }
 
-/// Whom a certificate is for.
+/// The subject of a certificate and what else identifies its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Summary {
     subject: String,
@@ -100,7 +100,7 @@ struct Policy {
 }
 
 impl Identities {
-    /// Compiles them; an expression that is none is an error where it counts.
+    /// Compiles them; an invalid expression is an error only if it is used.
     pub(crate) fn new(identities: &[CertificateIdentity]) -> Self {
         let compiled = |what: &str, pattern: &str| {
             Regexp::new(pattern)
@@ -124,7 +124,8 @@ impl Identities {
         self.of_bundles.as_ref().map_err(Clone::clone)?.verify(summary)
     }
 
-    /// Whether one of them is that of a certificate; any is, where none is given. Gives whom it is for.
+    /// Whether one of the identities is that of a certificate; any is, where none is given. Gives the certificate's
+    /// subject.
     ///
     /// Parity(flux): for signatures of the older format; an empty expression matches anything.
     pub(super) fn verify_any(&self, certificate: &Certificate) -> Result<String, String> {
@@ -181,7 +182,7 @@ impl Policy {
         Ok(Self { issuer, subject })
     }
 
-    /// Whether it is the one that a certificate is for.
+    /// Whether a certificate is for this identity.
     fn verify(&self, summary: &Summary) -> Result<(), String> {
         let pairs =
             [("SAN", &self.subject, &summary.subject), ("issuer", &self.issuer, &summary.issuer)];

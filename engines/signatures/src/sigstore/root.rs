@@ -1,4 +1,4 @@
-//! Who is trusted: authorities that certify identities, and logs. The document `trusted_root.json`.
+//! The trusted root: authorities that certify identities, and logs. The document `trusted_root.json`.
 //!
 //! Parity(flux): unknown fields and other versions are refused, texts included.
 

@@ -66,7 +66,7 @@ impl Timestamp<'_> {
     }
 }
 
-/// Takes bytes whose length stands before them in two bytes.
+/// Takes bytes with a prefix of two bytes, which hold their length.
 fn sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let ([high, low], rest) = bytes.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))
@@ -93,7 +93,7 @@ fn timestamp(bytes: &[u8]) -> Option<Timestamp<'_>> {
     let (log, rest) = rest.split_at_checked(32)?;
     let (milliseconds, rest) = rest.split_first_chunk::<8>()?;
     let (extensions, rest) = sized(rest)?;
-    // SHA-256, whatever kind of key.
+    // SHA-256, with every kind of key.
     let ([4, _], rest) = rest.split_first_chunk::<2>()? else { return None };
     let (signature, rest) = sized(rest)?;
     let milliseconds = u64::from_be_bytes(*milliseconds);

@@ -84,7 +84,7 @@ impl RekorBundle {
     }
 }
 
-/// Whether somebody with an identity signed a payload; gives the identity.
+/// Whether a signer with one of the identities signed a payload; gives the identity.
 pub(crate) fn verify_keyless(
     certificate: &str,
     logged: Option<&RekorBundle>,

@@ -32,7 +32,8 @@ impl Identities {
         let Ok(file) = std::str::from_utf8(file) else { return refuse("unknown identity type") };
         for line in file.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             if line.starts_with("AGE-PLUGIN-") {
-                // Differs(flux): there a plug-in is known until a file asks for it, and then its program is missing.
+                // Differs(flux): Flux accepts a plug-in identity, and fails at the first file that needs the plug-in's
+                // program.
                 return refuse("plug-ins are not supported");
             }
             let identity: Result<Box<dyn age::Identity + Send + Sync>, _> =

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use crate::value::Bytes;
 
-/// Credentials for services, as they stand in the Secret; who speaks to a service reads them.
+/// Credentials for services, as they are in the Secret; the implementation of a service parses them.
 #[derive(Default)]
 pub struct Credentials {
     /// `sops.vault-token`: a token, without blanks around it.

@@ -1,6 +1,6 @@
 //! OpenPGP: private keys, and data keys that are encrypted to them.
 //!
-//! Which key a file names does not matter, as for GnuPG: each message says itself to which keys it is encrypted.
+//! Which key a file names does not matter, as for GnuPG: each message has the ids of the keys to which it is encrypted.
 
 use std::io::Read as _;
 
@@ -29,7 +29,7 @@ impl Ring {
 
     /// Adds all private keys of a file, which may have several armored blocks, or be binary.
     ///
-    /// Parity(flux): public keys are no use here, and no error, as for GnuPG.
+    /// Parity(flux): public keys are ignored here, as GnuPG does.
     pub(super) fn import(&mut self, file: &[u8]) -> Result<(), String> {
         let before = self.0.len();
         let text = String::from_utf8_lossy(file);
@@ -52,7 +52,7 @@ impl Ring {
     pub(super) fn decrypt(&self, message: &str, until: Until<'_>) -> Result<Bytes, String> {
         const FAILED: &str =
             "could not decrypt data key with PGP key: failed to decrypt sops data key with pgp";
-        // All are tried, whatever came of the first.
+        // All keys are tried, even after one has failed.
         if let Ok((Message::Encrypted { esk, .. }, _)) =
             Message::from_armor(message.trim().as_bytes())
             && esk.len() > MAX_SESSION_KEYS

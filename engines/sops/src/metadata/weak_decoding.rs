@@ -17,7 +17,7 @@ pub(crate) enum WeakError {
     Parse(String, &'static str, String),
 }
 
-/// A map of members, and how it is called.
+/// A map of members, and its name.
 pub(crate) struct Weak<'i> {
     items: &'i [MapItem],
     name: String,

@@ -51,7 +51,7 @@ fn tokens(path: &str) -> Vec<FlatKeyToken<'_>> {
             }
             None => (rest, None),
         };
-        // Parity(sops 3.13): what is no number counts as 0.
+        // Parity(sops 3.13): what is not a number counts as 0.
         tokens.push(if is_list {
             FlatKeyToken::Place(strconv::atoi(own).unwrap_or(0))
         } else {

@@ -14,7 +14,7 @@ pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>,
     let refuse = |problem: &dyn std::fmt::Display| {
         ReadError::Form(format!("Could not unmarshal input data: {problem}"))
     };
-    // Go replaces what is no UTF-8.
+    // Go replaces bytes that are not UTF-8.
     let text = Zeroizing::new(String::from_utf8_lossy(data).into_owned());
     if let Some(other) = text.trim_start().chars().next()
         && other != '{'
@@ -191,7 +191,7 @@ fn value(out: &mut Bytes, value: &SopsValue, depth: usize) -> Result<(), String>
     Ok(())
 }
 
-/// A string as Go writes it: safe in HTML, and with an escape for each byte that is no UTF-8.
+/// A string as Go writes it: safe in HTML, and with an escape for each byte that is not UTF-8.
 fn string(out: &mut Bytes, text: &[u8]) {
     out.push(b'"');
     for chunk in text.utf8_chunks() {

@@ -345,7 +345,7 @@ fn list(values: &[SopsValue]) -> Result<Node, WriteError> {
     Ok(node)
 }
 
-/// Comments behind all entries go below the last one, or above where there are none.
+/// Comments behind all entries go below the last one, or above if there are no entries.
 fn finish(mut waiting: Waiting, node: &mut Node, last: Option<usize>) {
     waiting.above.append(&mut waiting.behind);
     match last.and_then(|last| node.content.get_mut(last)) {
@@ -363,7 +363,7 @@ fn value(value: &SopsValue) -> Result<Node, WriteError> {
             MapItem::text("value", SopsValue::Text(comment.text.clone())),
             MapItem::text("inline", SopsValue::Bool(comment.inline)),
         ]),
-        // Parity(sops 3.13): it reads the text again, and then this one is a merge key.
+        // Parity(sops 3.13): it reads the text again, and then `<<` is a merge key.
         SopsValue::Text(text) if text.as_slice() == b"<<" => Ok(Node::scalar("!!merge", "<<")),
         other => scalar_node(other),
     }

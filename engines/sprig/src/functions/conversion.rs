@@ -34,7 +34,7 @@ fn quote(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut result = Vec::new();
     for (at, value) in shown(args).enumerate() {
         let text = text_of(call, value)?;
-        // The most that becomes of a byte is `\x00`.
+        // A byte becomes `\x00` at most.
         call.has_room(text.len())?;
         call.work(text.len() / 4)?;
         let text = quoted(&text, Quoting::Printable);
@@ -71,7 +71,7 @@ fn space(call: &mut Call<'_>, result: &mut Vec<u8>, at: usize) -> Result<(), Fun
     Ok(())
 }
 
-/// The strings of a list with something between them; what is no list is one text.
+/// The strings of a list with something between them; a value that is not a list is one text.
 fn join(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let separator = text(args, 0);
     let mut result = Vec::new();
@@ -87,7 +87,7 @@ fn join(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(result))
 }
 
-/// The strings of a list byte by byte in order; what is no list is one text.
+/// The strings of a list byte by byte in order; a value that is not a list is one text.
 fn sort_alpha(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let value = any(args, 0);
     let mut strings = match value {
@@ -107,7 +107,7 @@ fn to_string(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(text_of(call, any(args, 0))?))
 }
 
-/// The strings of a list but for nil; what is no list is one text, and nil none.
+/// The strings of a list but for nil; a value that is not a list is one text, and nil none.
 fn to_strings(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     match any(args, 0) {
         GoRuntimeValue::List(list) if *list.item_type() == Type::String => {

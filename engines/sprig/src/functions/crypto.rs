@@ -200,9 +200,9 @@ fn given_key(
     Ok(key.map_err(|error| format!("parsing private key: {error}"))?)
 }
 
-/// What most of the functions are asked for.
+/// The arguments of most of the functions.
 ///
-/// What a certificate says is written three times: as it is asked for, in DER and in PEM.
+/// The names and addresses of a certificate take memory three times: as arguments, in DER and in PEM.
 fn request<'v>(
     call: &mut Call<'_>,
     args: &'v [GoRuntimeValue],

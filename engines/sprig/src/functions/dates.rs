@@ -1,4 +1,4 @@
-//! Dates: times as strings and strings as times, in the zones of the world that is given. Elsewhere: lengths of time
+//! Dates: times as strings and strings as times, in the zones of the environment. Elsewhere: lengths of time
 //! (`durations.rs`), the methods of times (`golang::time`).
 
 use std::any::Any;
@@ -32,7 +32,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 /// What `htmlDate` writes.
 const HTML: &str = "2006-01-02";
 
-/// How long ago a time was, in whole seconds. What is no time is now.
+/// How long ago a time was, in whole seconds. A value that is not a time counts as now.
 fn ago(
     template_environment: &dyn TemplateEnvironment,
     _: &mut Call<'_>,
@@ -49,7 +49,7 @@ fn ago(
     ))
 }
 
-/// A time by a layout, in the local zone. A number is seconds since 1970, and what is no time is now.
+/// A time by a layout, in the local zone. A number is seconds since 1970, and a value that is not a time counts as now.
 fn date(
     template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
@@ -63,7 +63,7 @@ fn date(
     )
 }
 
-/// A time by a layout in a zone, which is UTC where there is none of that name.
+/// A time by a layout in a zone; UTC if there is no zone of that name.
 fn date_in_zone(
     template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
@@ -97,7 +97,7 @@ fn html_date_in_zone(
     written(call, HTML.as_bytes(), &time_of(template_environment, any(args, 0)), zone)
 }
 
-/// A time some length later; the same where that is none.
+/// A time plus a length; unchanged if the length is not valid.
 fn date_modify(args: &[GoRuntimeValue]) -> SprigResult {
     must_date_modify(args).or_else(|_| Ok(any(args, 1).clone()))
 }
@@ -119,7 +119,7 @@ fn now(
     Ok(GoRuntimeValue::object(template_environment.now()))
 }
 
-/// A time by a layout, in the local zone unless it says otherwise; the beginning of year 1 where it is none.
+/// A time by a layout, in the local zone if it has none of its own; the beginning of year 1 if it is not valid.
 fn to_date(
     template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
@@ -129,7 +129,7 @@ fn to_date(
     Ok(GoRuntimeValue::object(parsed(template_environment, args).unwrap_or_else(|_| Time::zero())))
 }
 
-/// A time by a layout, in the local zone unless it says otherwise.
+/// A time by a layout, in the local zone if it has none of its own.
 fn must_to_date(
     template_environment: &dyn TemplateEnvironment,
     call: &mut Call<'_>,

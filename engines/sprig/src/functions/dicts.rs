@@ -1,4 +1,4 @@
-//! Maps. They are shared: what changes one is seen by all who hold it. Elsewhere: merging (`merge.rs`).
+//! Maps. They are shared: a change is seen through all references. Elsewhere: merging (`merge.rs`).
 //!
 //! Differs(helm 4): keys and values come in the order of the keys, where Go's come in any order.
 
@@ -87,7 +87,7 @@ fn conversion(value: &GoRuntimeValue, wanted: &str) -> FunctionError {
     format!("interface conversion: interface {{}} is {given}, not {wanted}").into()
 }
 
-/// The value of a key; an empty text where there is none.
+/// The value of a key; an empty text if the map does not have it.
 fn get(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(map(args, 0).get(text(args, 1)).unwrap_or_else(|| GoRuntimeValue::from("")))
 }

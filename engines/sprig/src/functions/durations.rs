@@ -1,5 +1,5 @@
-//! Lengths of time: those of sprig, which read strings each in their own way, and those that Helm has from 4.3 on, which
-//! read all alike.
+//! Lengths of time: those of sprig, which parse strings each by other rules, and those that Helm has from 4.3 on, which
+//! parse all by the same rules.
 
 use std::any::Any;
 
@@ -78,52 +78,52 @@ fn duration_round(
     ))
 }
 
-/// A length in days; zero for what is none.
+/// A length in days; zero if it is not valid.
 fn days(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(forgiven(args).hours() / 24.0))
 }
 
-/// A length in hours; zero for what is none.
+/// A length in hours; zero if it is not valid.
 fn hours(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(forgiven(args).hours()))
 }
 
-/// A length in whole microseconds; zero for what is none.
+/// A length in whole microseconds; zero if it is not valid.
 fn microseconds(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(forgiven(args).microseconds()))
 }
 
-/// A length in whole milliseconds; zero for what is none.
+/// A length in whole milliseconds; zero if it is not valid.
 fn milliseconds(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(forgiven(args).milliseconds()))
 }
 
-/// A length in minutes; zero for what is none.
+/// A length in minutes; zero if it is not valid.
 fn minutes(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(forgiven(args).minutes()))
 }
 
-/// A length in nanoseconds; zero for what is none.
+/// A length in nanoseconds; zero if it is not valid.
 fn nanoseconds(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(forgiven(args).nanoseconds()))
 }
 
-/// A length rounded to a multiple of another; unchanged where that is none.
+/// A length rounded to a multiple of another; unchanged if the other is not valid.
 fn round_to(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::object(forgiven(args).round(length(any(args, 1)).unwrap_or_default())))
 }
 
-/// A length in seconds; zero for what is none.
+/// A length in seconds; zero if it is not valid.
 fn seconds(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(forgiven(args).seconds()))
 }
 
-/// A length cut off to a multiple of another; unchanged where that is none.
+/// A length cut off to a multiple of another; unchanged if the other is not valid.
 fn truncate_to(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::object(forgiven(args).truncate(length(any(args, 1)).unwrap_or_default())))
 }
 
-/// A length in weeks; zero for what is none.
+/// A length in weeks; zero if it is not valid.
 fn weeks(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(forgiven(args).hours() / 24.0 / 7.0))
 }

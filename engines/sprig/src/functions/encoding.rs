@@ -102,7 +102,7 @@ fn sum(algorithm: &'static Algorithm, args: &[GoRuntimeValue]) -> GoRuntimeValue
     GoRuntimeValue::from(out)
 }
 
-/// What a text in base64 with padding holds, or what Go says of it. Line ends between the digits count for nothing.
+/// The bytes of a text in base64 with padding, or Go's message. Line ends between the digits are ignored.
 pub(super) fn decode64(text: &[u8]) -> Result<Vec<u8>, String> {
     let corrupt = |at: usize| format!("illegal base64 data at input byte {at}");
     let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
@@ -164,7 +164,7 @@ fn digit64(byte: u8) -> Option<u8> {
 /// The digits of base32.
 const BASE32_ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// What a text in base32 holds, or where Go finds that it is none.
+/// The bytes of a text in base32, or where Go finds an error.
 fn decode32(text: &[u8]) -> Result<Vec<u8>, usize> {
     let text: Vec<u8> =
         text.iter().copied().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();

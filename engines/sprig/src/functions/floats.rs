@@ -79,21 +79,21 @@ fn float64(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(to_float(any(args, 0))))
 }
 
-/// The largest number, which nothing is if one is none.
+/// The largest number, by Go's `math.Max`.
 fn maxf(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(chosen(args, f64::INFINITY, |a, b| {
         a > b || a == b && a.is_sign_positive()
     })))
 }
 
-/// The least number, which nothing is if one is none.
+/// The least number, by Go's `math.Min`.
 fn minf(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(chosen(args, f64::NEG_INFINITY, |a, b| {
         a < b || a == b && a.is_sign_negative()
     })))
 }
 
-/// Goes from one number to the next as Go's `math.Max` does; `bound` wins over what is no number.
+/// Goes from one number to the next as Go's `math.Max` does; `bound` wins over a value that is not a number.
 fn chosen(args: &[GoRuntimeValue], bound: f64, wins: fn(f64, f64) -> bool) -> f64 {
     let numbers = args.iter().map(to_float);
     let choose = |a: f64, b: f64| match (a, b) {
@@ -105,7 +105,7 @@ fn chosen(args: &[GoRuntimeValue], bound: f64, wins: fn(f64, f64) -> bool) -> f6
     numbers.reduce(choose).unwrap_or_default()
 }
 
-/// A number with so many digits behind the point; the third argument says from which fraction on it goes up.
+/// A number with so many digits behind the point; it is rounded up from the fraction in the third argument on.
 ///
 /// Parity(helm 4): a negative number always goes down.
 fn round(args: &[GoRuntimeValue]) -> SprigResult {

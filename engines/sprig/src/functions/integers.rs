@@ -34,7 +34,7 @@ fn add1(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(to_int(any(args, 0)).wrapping_add(1)))
 }
 
-/// A decimal number; zero where it is none.
+/// A decimal number; zero if it is not one.
 fn atoi(args: &[GoRuntimeValue]) -> SprigResult {
     let text = String::from_utf8_lossy(text(args, 0));
     Ok(GoRuntimeValue::int(clamped(parse_atoi(&text), &text)))
@@ -81,7 +81,7 @@ fn sub(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(to_int(any(args, 0)).wrapping_sub(to_int(any(args, 1)))))
 }
 
-/// An octal number, as of permissions; zero where it is none.
+/// An octal number, as of permissions; zero if it is not one.
 fn to_decimal(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let text = printed(call, any(args, 0))?;
     let number = std::str::from_utf8(&text).ok().and_then(|text| parse_int(text, 8, 64).ok());

@@ -109,7 +109,7 @@ fn from_json_array(
         .unwrap_or_else(|error| GoRuntimeValue::list([GoRuntimeValue::from(error)])))
 }
 
-/// Says that a text is about to be read whose values take so many bytes.
+/// Counts a text that is about to be read, whose values take so many bytes.
 pub(super) fn read(call: &mut Call<'_>, text: &[u8], weight: usize) -> Result<(), FunctionError> {
     call.work(text.len())?;
     call.produce(weight)
@@ -126,7 +126,7 @@ fn map(DecodedJson { value, misfit }: DecodedJson) -> GoRuntimeValue {
     }
 }
 
-/// The list that was decoded, or what Go says of another value.
+/// The list that was decoded, or Go's message about another value.
 pub(super) fn list(DecodedJson { value, misfit }: DecodedJson) -> Result<GoRuntimeValue, String> {
     match (value, misfit) {
         (value @ GoRuntimeValue::List(_), None) => Ok(value),
@@ -136,13 +136,13 @@ pub(super) fn list(DecodedJson { value, misfit }: DecodedJson) -> Result<GoRunti
     }
 }
 
-/// A map in which an error is noted.
+/// A map with an error in it.
 pub(super) fn with_error(map: Map, error: &str) -> GoRuntimeValue {
     map.insert("Error", GoRuntimeValue::from(error));
     GoRuntimeValue::Map(map)
 }
 
-/// What Go says of a value that is not of the type that it decodes into.
+/// Go's message about a value that is not of the type that it decodes into.
 pub(super) fn mismatch(value: &GoRuntimeValue, wanted: &str) -> String {
     let found = match value.kind() {
         ReflectKind::Bool => "bool",

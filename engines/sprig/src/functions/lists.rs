@@ -203,7 +203,7 @@ fn slice(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     }
 }
 
-/// A list without what was there before.
+/// A list in which each item occurs once.
 fn uniq(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let items = list_of(call, any(args, 0), |kind| format!("Cannot find uniq on type {kind}"))?;
     let mut unique = Vec::new();
@@ -240,7 +240,7 @@ fn contains(
     Ok(false)
 }
 
-/// A copy of the items of a list; `refuse` is what is said of the kind of anything else.
+/// A copy of the items of a list; `refuse` makes the error for values of other kinds.
 fn list_of(
     call: &mut Call<'_>,
     list: &GoRuntimeValue,

@@ -71,7 +71,7 @@ fn must_merge_overwrite(
     merged(template_environment, call, args, true)
 }
 
-/// What mergo says of values that do not fit.
+/// mergo's message about values that do not fit.
 const DIFFERENT: &str = "src and dst must be of same type";
 
 fn forgiving(outcome: SprigResult) -> SprigResult {
@@ -174,7 +174,7 @@ fn below(
     let is_entered =
         matches!(new.kind(), ReflectKind::Map | ReflectKind::Struct | ReflectKind::Pointer);
     match old {
-        // Parity(helm 4): a pointer takes nothing but pointers, unless it is replaced anyway.
+        // Parity(helm 4): a pointer only takes pointers, unless it is replaced anyway.
         Some(GoRuntimeValue::Object(old))
             if old.kind() == ReflectKind::Pointer
                 && is_entered
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_replaced() {
+    fn existing_values_are_replaced() {
         check(&[
             (r#"{{ mergeOverwrite (dict "a" 1) (dict "a" 0 "b" nil) }}"#, "map[a:0 b:<nil>]"),
             (

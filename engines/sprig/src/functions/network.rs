@@ -12,7 +12,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] =
 
 /// An address of a host; an empty text where names must not be looked up.
 ///
-/// Differs(helm 4): an error says why there is none, where Helm's says `invalid argument to Intn`.
+/// Differs(helm 4): the error has the cause, where Helm's is `invalid argument to Intn`.
 fn get_host_by_name(
     template_environment: &dyn TemplateEnvironment,
     _: &mut Call<'_>,
@@ -27,7 +27,7 @@ mod tests {
     use crate::testing::check;
 
     #[test]
-    fn the_world_knows_addresses() {
+    fn the_environment_resolves_addresses() {
         check(&[
             (r#"{{ getHostByName "localhost" }}"#, "127.0.0.1"),
             (

@@ -1,4 +1,4 @@
-//! Random strings and numbers, made of the world's randomness alone.
+//! Random strings and numbers, made from the randomness of the environment only.
 
 use std::fmt::Write as _;
 

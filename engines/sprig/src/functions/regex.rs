@@ -79,7 +79,7 @@ fn all_found(call: &mut Call<'_>, regexp: &Regexp, args: &[GoRuntimeValue]) -> S
     strings(call, found)
 }
 
-/// Whether a text has a match; no text has one of what is no pattern.
+/// Whether a text has a match; false if the pattern is not valid.
 fn is_match(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     match must_match(call, args) {
         Err(FunctionError::Message(_)) => Ok(GoRuntimeValue::Bool(false)),
@@ -94,13 +94,13 @@ fn must_match(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Bool(regexp.is_match(&text)))
 }
 
-/// A text with something in place of all matches, in which `${1}` stands for a group.
+/// A text with all matches replaced; in the replacement, `${1}` stands for a group.
 fn replace_all(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     replaced(call, args, &regexp, false)
 }
 
-/// A text with something in place of all matches, in which `${1}` stands for a group.
+/// A text with all matches replaced; in the replacement, `${1}` stands for a group.
 fn must_replace_all(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     replaced(call, args, &regexp, false)
@@ -155,13 +155,13 @@ impl From<Error> for ReplacementFailure {
     }
 }
 
-/// The parts of a text between all matches, at most so many; a negative number is no limit.
+/// The parts of a text between all matches, at most so many; a negative number means no limit.
 fn split(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     parts(call, &regexp, args)
 }
 
-/// The parts of a text between all matches, at most so many; a negative number is no limit.
+/// The parts of a text between all matches, at most so many; a negative number means no limit.
 fn must_split(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     parts(call, &regexp, args)
@@ -196,7 +196,7 @@ fn strings(call: &mut Call<'_>, strings: Vec<&str>) -> SprigResult {
     Ok(GoRuntimeValue::strings(strings))
 }
 
-/// The pattern, which comes first; Go panics where it is none.
+/// The pattern, which is the first argument; Go panics if it is not valid.
 fn compile(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<Arc<Regexp>, FunctionError> {
     let pattern = pattern(call, args)?;
     let regexp = compiled(&pattern).map_err(|error| error.as_panic(&pattern))?;
@@ -260,7 +260,7 @@ fn searched<'v>(
 ) -> Result<Cow<'v, str>, FunctionError> {
     call.look()?;
     call.work(text.len().saturating_mul(regexp.work()) / 2)?;
-    // What is no text is replaced by what is longer.
+    // A byte that is not text is replaced by up to three bytes.
     call.has_room(text.len().saturating_mul(3))?;
     Ok(String::from_utf8_lossy(text))
 }

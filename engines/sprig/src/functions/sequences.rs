@@ -54,9 +54,9 @@ fn ints(call: &mut Call<'_>, start: i64, end: i64, step: i64) -> SprigResult {
     Ok(GoRuntimeValue::List(List::new(Type::INT, numbers.map(GoRuntimeValue::int).collect())))
 }
 
-/// The numbers, of which there are none when the step leads away.
+/// The numbers; empty if the step leads away from the end.
 ///
-/// Differs(helm 4): they end where `int` does, instead of beginning anew on the other side.
+/// Differs(helm 4): they end where `int` does, instead of wrapping around.
 fn row(
     call: &mut Call<'_>,
     start: i64,

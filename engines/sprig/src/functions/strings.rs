@@ -70,7 +70,7 @@ fn plural(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(text(args, usize::from(int(args, 2) != 1))))
 }
 
-/// The third text with the second in place of the first; in place of nothing means around every character.
+/// The third text with the first replaced by the second; an empty first text matches around every character.
 fn replace(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let old = text(args, 0);
     let new = text(args, 1);

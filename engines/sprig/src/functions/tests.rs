@@ -34,7 +34,7 @@ fn probes() -> Vec<Probe<'static>> {
     probes
 }
 
-/// What a text between quotes of Python stands for.
+/// The text of a Python string literal.
 fn unquoted(text: &str) -> String {
     let mut result = String::new();
     let mut rest = text[1..text.len() - 1].chars();

@@ -29,7 +29,7 @@ fn camelcase(args: &[GoRuntimeValue]) -> SprigResult {
         result.push(character);
     }
     let Some(first) = characters.next() else {
-        // Parity(helm 4): where nothing else comes, the last one comes twice.
+        // Parity(helm 4): at the end of the text, the last character comes twice.
         result.extend(result.chars().next_back());
         return Ok(GoRuntimeValue::from(result));
     };
@@ -149,7 +149,7 @@ fn joins(character: char) -> bool {
 /// A run of characters of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
-    /// Nothing, or bytes that are no characters.
+    /// Nothing, or bytes that are not characters.
     None,
     Number,
     Capital,
@@ -335,7 +335,7 @@ fn run(text: &[u8], mut length: usize, mut last: char, is_of: impl Fn(char) -> b
     length
 }
 
-/// The next character, with bytes before it that are none; if none follows, the last one again.
+/// The next valid character, and the invalid bytes before it; if none follows, the last character again.
 fn next_valid(text: &[u8], last: char) -> (char, usize) {
     let mut length = 0;
     while length < text.len() {

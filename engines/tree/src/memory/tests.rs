@@ -35,7 +35,7 @@ fn folders_are_listed_by_name_and_not_by_what_is_in_them() {
 }
 
 #[test]
-fn wrong_questions_say_what_is_there() {
+fn errors_of_wrong_requests_name_the_existing_entry() {
     let tree = tree(&[("d/f", "text")]);
     let wrong = |result: Result<(), TreeError>| result.expect_err("should fail").to_string();
     assert_eq!(wrong(tree.read(&path("d")).map(drop)), "`d` is a directory");

@@ -8,7 +8,7 @@ use kustomize::{BuildBudget, Options, build};
 use super::*;
 use crate::disk::Disk;
 
-/// Runs the program without any configuration of whoever runs the tests.
+/// Runs the program without the Git configuration of the user who runs the tests.
 fn git(folder: &Path, args: &[&str]) -> String {
     let output = Command::new("git")
         .args(args)
@@ -113,7 +113,7 @@ fn a_submodule_comes_too_unless_it_is_not_wanted() {
     let without = RepositoryAddress::parse(&format!("{url}?submodules=false")).unwrap();
     let clone = checkout(&without).unwrap();
     assert_eq!(fs::read_dir(clone.path().join("inner")).unwrap().count(), 0);
-    // Git itself refuses submodules on disks unless its configuration says otherwise.
+    // Git itself refuses submodules on disks unless its configuration allows them.
     match checkout(&RepositoryAddress::parse(&url).unwrap()) {
         Ok(clone) => assert!(clone.path().join("inner/base").is_dir()),
         Err(error) => assert!(error.to_string().contains("submodule update --init --recursive")),

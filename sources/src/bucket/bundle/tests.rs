@@ -99,7 +99,7 @@ fn a_zip_that_is_cut_lies_or_swells_is_refused() {
         unpack(BundleFormat::Zip, &good, small).unwrap_err().contains("more than the 3 allowed")
     );
 
-    // The sizes of the entry say less than there is.
+    // The sizes in the entry are smaller than the real ones.
     let mut lying = good.clone();
     let central = lying.windows(4).position(|it| it == b"PK\x01\x02").unwrap();
     lying[central + 24] = 1;

@@ -1,6 +1,6 @@
 //! Calls to services of AWS by their JSON protocol, signed: for those whose library would be too much for one action.
 //!
-//! Elsewhere: as whom (`credentials`), what is asked and what the answer means (`oci::ecr`, `kms::aws`).
+//! Elsewhere: the credentials (`credentials`), the requests and the meaning of the answers (`oci::ecr`, `kms::aws`).
 
 use std::env;
 use std::time::SystemTime;
@@ -31,7 +31,7 @@ impl Call<'_> {
     /// The request, signed with these credentials.
     ///
     /// # Errors
-    /// Says why it cannot be signed.
+    /// Why it cannot be signed.
     pub(crate) fn signed(&self, keys: &Identity) -> Result<Request, String> {
         let unsigned = |why: &dyn std::error::Error| format!("cannot sign the request: {why}");
         let parameters = SigningParams::builder()
@@ -62,7 +62,7 @@ impl Call<'_> {
     }
 }
 
-/// Where the environment says that a service is, as for AWS's own programs: by a variable of the service, else by
+/// The endpoint of a service in the environment, as for AWS's own programs: by a variable of the service, else by
 /// `AWS_ENDPOINT_URL`.
 ///
 /// # Errors
@@ -77,7 +77,7 @@ pub(crate) fn endpoint_of_environment(own: &str) -> Result<Option<Url>, String> 
     Ok(None)
 }
 
-/// What a response says that is an error, behind a colon.
+/// The message of a response that is an error, behind a colon.
 pub(crate) fn said(text: &[u8]) -> String {
     #[derive(Deserialize)]
     struct S3ErrorBody {

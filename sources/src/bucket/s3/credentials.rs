@@ -1,4 +1,4 @@
-//! As whom a server is asked.
+//! The credentials for a server.
 //!
 //! What the environment gives is asked for with a client of its own: neither the proxy nor the authority of a spec may
 //! come between windlass and the credentials of its machine.
@@ -26,7 +26,7 @@ use crate::bucket::{BucketIdentity, Error};
 use crate::http::{self, Budgets, Egress, Proxy, Tls};
 
 /// Where credentials come from; none for requests without any. Proxy and budgets are for services that a spec names.
-/// `waiting` is told who is asked.
+/// `waiting` notes the service that is asked.
 pub(crate) fn provider(
     identity: &BucketIdentity,
     region: &str,
@@ -35,7 +35,7 @@ pub(crate) fn provider(
     waiting: &Waiting,
 ) -> Result<Option<SharedCredentialsProvider>, Error> {
     Ok(match identity {
-        // Who asks by another protocol is nobody here; those have clients of their own.
+        // Google and Azure have clients of their own.
         BucketIdentity::Anonymous | BucketIdentity::Google(_) | BucketIdentity::Azure(_) => None,
         BucketIdentity::Keys { access, secret, session } => {
             let session = session.as_ref().map(|session| session.expose().clone());
@@ -71,10 +71,10 @@ fn of_spec(budgets: &Arc<Budgets>, waiting: &Waiting) -> Result<Transport, Error
     Ok(transport.telling(waiting))
 }
 
-/// The credentials of a role, for who has others.
+/// The credentials of a role, which are requested with other credentials.
 ///
 /// # Errors
-/// Says why the role was not given.
+/// Why the role was not given.
 pub(crate) async fn assume(
     keys: Credentials,
     region: &str,
@@ -138,7 +138,7 @@ impl ProvideCredentials for Chain {
     }
 }
 
-/// The web identity of the environment, exchanged at a service of one's own choice.
+/// The web identity of the environment, exchanged at the STS endpoint of the spec.
 #[derive(Debug)]
 struct WebIdentity {
     client: aws_sdk_sts::Client,

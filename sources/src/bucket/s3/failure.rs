@@ -1,4 +1,4 @@
-//! What the errors of a server that speaks S3 mean.
+//! What the errors of an S3 server mean.
 
 use std::error::Error as StdError;
 
@@ -19,7 +19,7 @@ pub(super) fn status<E>(error: &SdkError<E, HttpResponse>) -> Option<u16> {
     error.raw_response().map(|answer| answer.status().as_u16())
 }
 
-/// The region that the server says the bucket is in.
+/// The region of the bucket, according to the server.
 pub(super) fn region<E>(error: &SdkError<E, HttpResponse>) -> Option<String> {
     let region = error.raw_response()?.headers().get("x-amz-bucket-region")?;
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -35,7 +35,7 @@ pub(super) fn failure<E>(
 where
     E: StdError + ProvideErrorMetadata + 'static,
 {
-    // Whoever was asked for credentials is another server.
+    // The server that was asked for credentials is not the one of the bucket.
     if let Some(refused) = find::<CredentialsError>(error) {
         return asked.no_credentials(refused);
     }
@@ -68,7 +68,7 @@ where
         ("AccessDenied", _) | (_, 401 | 403) => {
             asked.denied(if code.is_empty() { status.to_string() } else { code })
         }
-        // The answer to HEAD has no text that says which of both is missing.
+        // The answer to HEAD has no text from which to see which of both is missing.
         ("NoSuchKey" | "NotFound" | "", 404) => asked.missing(),
         _ => asked.answer(status, code, metadata.message().unwrap_or_default()),
     }

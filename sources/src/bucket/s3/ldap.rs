@@ -22,7 +22,7 @@ use crate::http::{self, Budgets, Proxy, is_distrust, root_cause};
 /// Bytes of an answer, which has about one thousand.
 const MAX_RESPONSE_BYTES: usize = 1 << 18;
 
-/// The longest text of a service that is told on.
+/// The longest text of a service that is passed on.
 const LONGEST_TEXT: usize = 300;
 
 /// A provider of S3 keys for a user of an LDAP directory, by MinIO's action `AssumeRoleWithLDAPIdentity`.
@@ -44,12 +44,13 @@ impl LdapUser {
         proxy: Option<&Proxy>,
         budgets: Arc<Budgets>,
     ) -> Result<Self, Error> {
-        // Whoever answers is sent a password: only whom the spec names, and not by way of a name for this machine.
+        // The server that answers gets a password: it must be the one in the spec, and not a name that leads to this
+        // machine.
         let client = http::client_within(&ldap.tls, proxy, budgets.egress())?;
         Ok(Self { ldap, client, budgets })
     }
 
-    /// What the service is called.
+    /// The name of the service in messages.
     pub(super) fn place(&self) -> String {
         format!("the STS endpoint {}", self.ldap.endpoint.host_str().unwrap_or_default())
     }
@@ -110,11 +111,11 @@ impl ProvideCredentials for LdapUser {
     }
 }
 
-/// The elements of one of that name, wherever it is in a document: their names and strings.
+/// The child elements of the first element of that name: their names and strings.
 fn children(text: &str, name: &str) -> Option<Vec<(String, String)>> {
     let mut document = Document::new(text);
     let mut open = document.root_element().ok()?;
-    // The wanted one is below the root or a level further down, so looking is no recursion.
+    // The wanted element is below the root or a level further down, so two loops are enough.
     let mut found = Vec::new();
     while let Some(mut child) = open.next_tag() {
         if child.start_el().local() == name {
@@ -155,7 +156,7 @@ fn read(text: &str) -> Option<Credentials> {
     Some(Credentials::new(access, secret, one("SessionToken"), Some(until), name))
 }
 
-/// What an answer says that gives nothing; a service may repeat what it was sent.
+/// The message of an answer without credentials; a service may repeat what it was sent.
 fn said(text: &str, ldap: &Ldap) -> String {
     let Some(given) = children(text, "Error") else { return String::new() };
     let one = |name: &str| given.iter().find(|(known, _)| known == name).map(|(_, text)| &**text);

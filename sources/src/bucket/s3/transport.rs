@@ -18,7 +18,7 @@ use crate::bucket::credential_requests::Waiting;
 use crate::http::budget::SendError;
 use crate::http::{self, Budgets, Egress, Proxy, Tls};
 
-/// The largest answer that is no object: a listing of a thousand keys has a few hundred KiB.
+/// The largest response other than an object: a listing of a thousand keys has a few hundred KiB.
 const LARGEST_ANSWER: u64 = 16 << 20;
 
 /// The HTTP connector of the AWS SDK, on the HTTP client of all sources, so that
@@ -28,7 +28,7 @@ pub(super) struct Transport {
     client: reqwest::Client,
     egress: Egress,
     budgets: Arc<Budgets>,
-    /// Where it is said who is asked.
+    /// Where pending requests are recorded.
     waiting: Waiting,
 }
 
@@ -43,7 +43,7 @@ impl Transport {
         Ok(Self { client, egress: egress.clone(), budgets, waiting: Waiting::default() })
     }
 
-    /// The same, which says whom it asks.
+    /// The same transport, which notes in `waiting` the server that it asks.
     pub(super) fn telling(self, waiting: &Waiting) -> Self {
         Self { waiting: waiting.clone(), ..self }
     }
@@ -74,7 +74,7 @@ impl HttpConnector for Transport {
             waiting.ask(who.clone());
             let answer = budgets.execute(&client, request).await;
             let answer = answer.map_err(|error| unanswered(who, error))?;
-            // Objects have their own limits, which are told by their names.
+            // The limits of objects are checked elsewhere, where their names are known.
             Ok(answered(answer, if is_object { u64::MAX } else { LARGEST_ANSWER }))
         })
     }
@@ -138,7 +138,7 @@ fn answered(answer: reqwest::Response, limit: u64) -> HttpResponse {
     let mut response = ::http::Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
-    // Headers that are not UTF-8 cannot be given on; without them the answer is told by its status.
+    // Headers that are not UTF-8 cannot be passed on; without them the error is made from the status.
     retain_text(response.headers_mut());
     HttpResponse::try_from(response)
         .unwrap_or_else(|_unusable| HttpResponse::new(status.into(), SdkBody::empty()))

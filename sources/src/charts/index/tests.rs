@@ -1,4 +1,4 @@
-//! Which version is taken of which index, and indexes that are none.
+//! Which version an index gives, and invalid indexes.
 
 use super::*;
 

@@ -1,9 +1,8 @@
-//! A repository in a bucket of a server that speaks S3: `s3://bucket/prefix`.
+//! A repository in a bucket of an S3 server: `s3://bucket/prefix`.
 //!
-//! Differs(flux): there a repository is on a web server or a registry. What is in the bucket is what `helm package` and
-//! `helm repo index` make, or Helm's plugins for S3.
-//! Here: which objects are asked for, and who sees the keys. Elsewhere: the protocol ([`crate::bucket`]), what is answered
-//! ([`super`]).
+//! Differs(flux): in Flux a repository is on a web server or a registry. The bucket holds what `helm package` and `helm
+//! repo index` make, or Helm's plugins for S3. Here: which objects are asked for, and which servers get the keys.
+//! Elsewhere: the protocol ([`crate::bucket`]), the response ([`super`]).
 
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use crate::git::percent_decoded;
 /// What addresses begin with.
 pub(super) const SCHEME: &str = "s3";
 
-/// Where buckets are if nobody says so.
+/// The default server of buckets.
 const AWS: &str = "s3.amazonaws.com";
 
 /// A Helm chart repository in an S3 bucket, at `s3://bucket/prefix`.
@@ -54,7 +53,7 @@ impl Store {
             ));
         }
         let Credentials { basic: _, tls, bucket: of } = credentials;
-        // A Secret that cannot be used is told as such, and not as a server that cannot be reached.
+        // A Secret that cannot be used is reported as such, and not as a server that cannot be reached.
         reach.clients.client(&tls, None)?;
         let endpoint = match of.endpoint {
             Some(endpoint) => endpoint,
@@ -146,7 +145,7 @@ impl Store {
     }
 }
 
-/// Whoever is asked as the environment says is asked in its region.
+/// The region of the environment, for requests with the credentials of the environment.
 fn of_environment(identity: &BucketIdentity) -> Option<String> {
     let BucketIdentity::Environment { .. } = identity else { return None };
     let given = |name: &str| std::env::var(name).ok().filter(|region| !region.is_empty());
@@ -157,7 +156,7 @@ fn bad(error: url::ParseError) -> Error {
     Error::BadUrl { url: "the chart's URL in the index".to_owned(), why: error.to_string() }
 }
 
-/// What a bucket says, in the words of a repository.
+/// The error of a bucket, in the words of a repository.
 fn repository_error(error: bucket::Error) -> Error {
     match error {
         bucket::Error::Busy(busy) => Error::Busy(busy),

@@ -1,4 +1,4 @@
-//! A repository on loopback: conditional requests, redirects, who sees credentials, limits.
+//! A repository on loopback: conditional requests, redirects, which servers get credentials, limits.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::*;
 
-/// A server that answers by path, and remembers what was asked.
+/// A server that answers by path, and records requests.
 struct Server {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,

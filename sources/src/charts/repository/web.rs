@@ -1,6 +1,6 @@
 //! A repository on a web server.
 //!
-//! Here: redirects, who sees credentials. Elsewhere: what is answered, and how much of it is read ([`super`]).
+//! Here: redirects, and which servers get credentials. Elsewhere: the response, and how much of it is read ([`super`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) struct Web {
     pass_credentials: bool,
     /// For the repository's own host.
     own: reqwest::Client,
-    /// For others; does not show who we are.
+    /// For other servers; without the client certificate.
     others: reqwest::Client,
     timeout: Duration,
     budgets: Arc<Budgets>,
@@ -121,7 +121,7 @@ impl Web {
         in_time(&url_shown, self.timeout, fetching).await
     }
 
-    /// Where a reference of the index leads: by itself, or from the repository on, with its query.
+    /// Where a reference of the index leads: an absolute URL as it is, others from the repository on, with its query.
     fn resolve(&self, reference: &str) -> Result<Url, Error> {
         let bad = |error: url::ParseError| Error::BadUrl {
             url: "the chart's URL in the index".to_owned(),
@@ -178,7 +178,7 @@ impl Web {
         Err(Error::Redirect { url: first, target, why: "too many redirects" })
     }
 
-    /// Whether somebody else may be asked: whoever writes an index or a redirect is not whoever runs this program.
+    /// Whether a redirect or a URL of an index may be followed: their author is not the operator of this program.
     fn admit(&self, first: &str, url: &Url) -> Result<(), Error> {
         let refused = |why| Error::Redirect {
             url: first.to_owned(),

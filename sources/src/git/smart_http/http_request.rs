@@ -64,7 +64,7 @@ fn broken(wire: &Wire, error: reqwest::Error) -> io::Error {
     })
 }
 
-/// Lets an answer pass that is one.
+/// Accepts a response of Git; any other is an error.
 pub(super) fn accepted(wire: &Wire, answer: Response) -> io::Result<Response> {
     let status = answer.status();
     let remote = wire.remote();
@@ -149,7 +149,7 @@ impl Exchange {
         Ok(done)
     }
 
-    /// Reads what is left of an answer, if it is little: only then can its connection be used again.
+    /// Reads the rest of an answer, if it is short: only then can its connection be used again.
     fn read_out(&self) {
         let mut flight = self.flight.lock();
         let Flight::Answered(mut answer) = mem::replace(&mut *flight, Flight::Over) else { return };
@@ -165,7 +165,7 @@ impl Exchange {
                 }
             }
         };
-        // If it takes too long, the connection is closed; nothing else depends on it.
+        // If it takes too long, the connection is closed, with no other effect.
         let _kept_or_not = self.wire.wait(async { tokio::time::timeout(LONGEST_REST, rest).await });
     }
 }
@@ -203,7 +203,7 @@ impl Lines {
         Self { exchange: Some(exchange.clone()), text: io::Cursor::default() }
     }
 
-    /// Headers for which nobody is asked.
+    /// Remembered headers, without a request.
     pub(super) fn remembered(text: &str) -> Self {
         Self { exchange: None, text: io::Cursor::new(text.as_bytes().to_vec()) }
     }
@@ -217,7 +217,7 @@ impl BufRead for Lines {
                 for (name, value) in answer.headers() {
                     text.extend_from_slice(name.as_str().as_bytes());
                     text.extend_from_slice(b": ");
-                    // gix reads the lines as UTF-8; a header that is not is none that it looks for.
+                    // gix reads the lines as UTF-8; it does not look for headers that are not UTF-8.
                     text.extend_from_slice(value.to_str().unwrap_or_default().as_bytes());
                     text.push(b'\n');
                 }
@@ -250,7 +250,7 @@ impl Body {
         Self { exchange, chunk: io::Cursor::default(), is_finished: false }
     }
 
-    /// A body for which nobody is asked.
+    /// A remembered body, without a request.
     pub(super) fn remembered(wire: &Wire, bytes: Vec<u8>) -> Self {
         let exchange = Exchange::new(wire, Flight::Over);
         Self { exchange, chunk: io::Cursor::new(bytes), is_finished: true }

@@ -1,6 +1,6 @@
-//! When a host is asked nothing: the pure part. Time is given.
+//! Decides when a host is not asked: the pure part. The caller passes the time.
 //!
-//! Elsewhere: who waits for what, and sending ([`super`]).
+//! Elsewhere: waiting and sending ([`super`]).
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
-/// The first delay after an answer that does not say when to come back; each further one is twice as long.
+/// The first delay after an answer without `Retry-After`; each further one is twice as long.
 const INITIAL_BACKOFF_DELAY: Duration = Duration::from_secs(2);
 /// The longest of those.
 const LONGEST_GUESS: Duration = Duration::from_secs(5 * 60);
@@ -16,18 +16,18 @@ const LONGEST_GUESS: Duration = Duration::from_secs(5 * 60);
 pub(super) const MAX_RETRY_AFTER_DELAY: Duration = Duration::from_secs(60 * 60);
 /// The shortest.
 const MIN_RETRY_AFTER_DELAY: Duration = Duration::from_secs(1);
-/// While somebody tries whether a host serves again, others come back after this.
+/// While one request tries whether a host serves again, others come back after this.
 const HALF_OPEN_RETRY_DELAY: Duration = Duration::from_secs(2);
-/// A trial of which nobody heard for so long is given up, and another one may begin.
+/// A trial without a result for so long is given up, and another one may begin.
 const LONGEST_TRIAL: Duration = Duration::from_secs(120);
-/// So many answers `503` in a row close a host that does not say for how long: a single one may be about a single page.
+/// So many answers `503` in a row without `Retry-After` close a host: a single one may be about a single page.
 const MAX_CONSECUTIVE_UNAVAILABLE_RESPONSES: u32 = 3;
 
 /// Whether a host is asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CircuitBreaker {
     closed: Option<HostBackoff>,
-    /// Times in a row that it was closed without being told for how long.
+    /// Times in a row that the host was closed without `Retry-After`.
     guesses: u32,
     /// Answers `503` in a row that did not close it.
     unavailable: u32,
@@ -37,7 +37,7 @@ pub(super) struct CircuitBreaker {
 struct HostBackoff {
     until: Timestamp,
     status: u16,
-    /// Since when somebody tries.
+    /// Since when a request tries the host.
     trial: Option<Timestamp>,
 }
 
@@ -45,7 +45,7 @@ struct HostBackoff {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ticket {
     Usual,
-    /// The one request that tells whether the host serves again; it began at this time.
+    /// The one request that finds out whether the host serves again; it began at this time.
     Trial(Timestamp),
 }
 
@@ -57,12 +57,12 @@ pub(super) struct OpenCircuit {
     pub(super) is_tried: bool,
 }
 
-/// What an answer says about its host.
+/// What an answer means for its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HostAvailability {
     /// It serves.
     Fine,
-    /// It wants no requests: the status, and for how long if it says so.
+    /// It refuses requests: the status, and for how long if it has a `Retry-After`.
     Later(StatusCode, Option<Duration>),
 }
 
@@ -78,7 +78,7 @@ impl HostAvailability {
     }
 }
 
-/// `Retry-After` in seconds or as a date; a text that is neither says nothing.
+/// `Retry-After` in seconds or as a date; `None` for any other text.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -100,7 +100,7 @@ impl CircuitBreaker {
     pub(super) fn admit(&mut self, now: Timestamp) -> Result<Ticket, OpenCircuit> {
         let Some(closed) = &mut self.closed else { return Ok(Ticket::Usual) };
         let shut = |until, is_tried| Err(OpenCircuit { until, status: closed.status, is_tried });
-        // A time further away than any that was set means that the clock was put back.
+        // A time later than any that was set means that the clock was put back.
         if now < closed.until && closed.until <= after(now, MAX_RETRY_AFTER_DELAY) {
             return shut(closed.until, false);
         }
@@ -112,7 +112,7 @@ impl CircuitBreaker {
         Ok(Ticket::Trial(now))
     }
 
-    /// What came of a request. An answer that was on its way when the host closed does not open it.
+    /// Notes the result of a request. An answer that was on its way when the host closed does not open it.
     pub(super) fn learn(&mut self, ticket: Ticket, said: HostAvailability, now: Timestamp) {
         let is_trial = self.is_current(ticket);
         match said {
@@ -141,7 +141,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// A request that nothing came of: no connection, or nobody wants it any more.
+    /// A request without a result: it could not connect, or its caller gave up.
     pub(super) fn abandon(&mut self, ticket: Ticket) {
         if self.is_current(ticket)
             && let Some(closed) = &mut self.closed
@@ -184,7 +184,7 @@ impl RateLimit {
     /// How long the next request has to wait for its turn, which it takes.
     pub(super) fn turn(&mut self, per_second: u32, now: Timestamp) -> Duration {
         let step = Duration::from_secs(1) / per_second.max(1);
-        // A turn further away than all who may wait together means that the clock was put back.
+        // A turn later than the longest queue of requests means that the clock was put back.
         let at = self.next.filter(|next| *next > now && *next <= after(now, MAX_RETRY_AFTER_DELAY));
         let at = at.unwrap_or(now);
         self.next = Some(after(at, step));

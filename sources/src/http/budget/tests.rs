@@ -1,4 +1,4 @@
-//! Requests to a server on loopback: how many at once, when none, and who learns of it.
+//! Requests to a server on loopback: how many at once, when none, and which callers share a pause.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -93,7 +93,7 @@ fn a_host_that_says_later_is_not_asked_again_and_others_are() {
 }
 
 #[test]
-fn a_client_of_its_own_can_tell_what_it_learned() {
+fn a_separate_client_can_report_what_it_learned() {
     let budgets = Budgets::default();
     let url = Url::parse("https://example.com/a").unwrap();
     let mut headers = http::HeaderMap::new();

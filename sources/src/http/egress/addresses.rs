@@ -1,19 +1,19 @@
-//! What addresses are for: the one table of those that are special, and the forms that an IPv4 address can hide in.
+//! Kinds of addresses: the one table of those that are special, and the forms that an IPv4 address can hide in.
 //!
-//! Elsewhere: who may ask which of them ([`super::Egress`]).
+//! Elsewhere: which of them may be asked ([`super::Egress`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an address is for, as far as that decides who may ask it.
+/// The kind of an address, which decides whether a spec may name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sort {
     /// An address of the Internet.
     Public,
     /// Of some network that is not the Internet, by IANA's registries of special addresses.
     Private,
-    /// This machine, however it is called: `0.0.0.0` is, too.
+    /// This machine, by any address: `0.0.0.0` is one, too.
     Loopback,
-    /// The machine's own wire: link-local addresses, and those at which a cloud tells a machine its secrets.
+    /// Link-local addresses, and those of the metadata services of clouds, which hold a machine's secrets.
     Metadata,
 }
 
@@ -37,7 +37,7 @@ const METADATA_V6: [&[u16]; 3] = [
     &[0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42],
 ];
 
-/// What an address is for. One that stands for another is for whatever is the more delicate of the two.
+/// The kind of an address. One that stands for another has the more restricted kind of the two.
 pub(super) fn sort(address: IpAddr) -> Sort {
     let own = match address {
         IpAddr::V4(address) => return sort_v4(address),
@@ -45,13 +45,13 @@ pub(super) fn sort(address: IpAddr) -> Sort {
     };
     let embedded = embedded(own);
     match embedded.iter().map(|address| sort_v4(*address)).max() {
-        // What is translated for the way is for whatever it is translated to.
+        // A translated address has the kind of the address that it is translated to.
         Some(sort) => sort,
         None => sort_v6(own),
     }
 }
 
-/// The addresses by which a connection would arrive at the same place: the address itself, and what it stands for.
+/// The addresses by which a connection would arrive at the same place: the address itself, and those embedded in it.
 pub(super) fn forms(address: IpAddr) -> impl Iterator<Item = IpAddr> {
     let embedded = match address {
         IpAddr::V4(_) => Vec::new(),

@@ -5,7 +5,7 @@ use super::super::{Error, RegexpError};
 use super::{Parser, first, until};
 
 impl<'p> Parser<'p> {
-    /// Reads what begins with a `\`; says what follows.
+    /// Reads an escape that begins with a `\`; returns what follows.
     pub(super) fn backslash(&mut self, at: &'p str) -> Result<&'p str, Error> {
         let rest = at.get(2..).unwrap_or_default();
         match at.as_bytes().get(1) {
@@ -38,7 +38,7 @@ impl<'p> Parser<'p> {
         Ok(rest)
     }
 
-    /// Reads `[…]`; says what follows.
+    /// Reads `[…]`; returns what follows.
     pub(super) fn class(&mut self, at: &'p str) -> Result<&'p str, Error> {
         let mut class = Class::default();
         let inside = &at[1..];
@@ -165,7 +165,7 @@ fn octal(text: &str) -> (u32, &str) {
 /// Two hexadecimal digits, or any number of them in braces; in an error, what follows what was read.
 fn hexadecimal(text: &str) -> Result<(u32, &str), &str> {
     let Some(mut rest) = text.strip_prefix('{') else {
-        // Parity(go): both characters belong to the escape, whatever they are.
+        // Parity(go): both characters belong to the escape, even if they are not digits.
         let (high, rest) = first(text);
         let (low, rest) = first(rest);
         return match (high.to_digit(16), low.to_digit(16)) {

@@ -1,4 +1,4 @@
-//! JSON of nodes, against what Go was seen to answer.
+//! JSON of nodes, compared with observed answers of Go.
 
 use serde_json::json;
 
@@ -37,7 +37,7 @@ fn scalars_mean_what_version_3_takes_them_for() {
 }
 
 #[test]
-fn what_is_merged_does_not_replace_what_is_there() {
+fn merged_keys_do_not_replace_existing_ones() {
     let text = "a: &a {x: 1, y: 2}\nb: &b {y: 3, z: {<<: *a}}\nc: {<<: [*b, *a], z: 4}\n";
     let wanted = json!({
         "a": { "x": 1, "y": 2 },

@@ -1,5 +1,5 @@
 //! The steps of a walk over a tree, and the tags they carry.
-//! What is put down for a step is the emitter's business (`state.rs`).
+//! The emitter writes their output (`state.rs`).
 
 use super::scalar::ScalarStyle;
 use crate::resolve::tag;
@@ -43,7 +43,7 @@ pub(super) enum EventKind {
 }
 
 impl EventKind {
-    /// Go's word for what is no node.
+    /// Go's name of an event that is not a node.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::DocumentStart => "document start",

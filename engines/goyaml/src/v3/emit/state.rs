@@ -1,4 +1,4 @@
-//! What is put down for each step of the walk: indicators, indentation and comments.
+//! The output of each step of the walk: indicators, indentation and comments.
 //!
 //! A machine with a stack of states, as in libyaml. Comments wait in it until the place for their
 //! kind comes, which may be after the next step.
@@ -229,7 +229,7 @@ impl<'n> Emitter<'n> {
         self.flow_level += 1;
     }
 
-    /// Puts down what comes between two nodes of a flow collection.
+    /// Writes the separator between two nodes of a flow collection.
     fn separate_flow(&mut self, is_separated: bool) {
         if !is_separated {
             self.writer.indicator(",", false, false, false);

@@ -54,7 +54,7 @@ fn a_text_that_would_mean_something_else_is_quoted() {
     let plain = |text: &str| emit(&Node::string(text), &Layout::default()).unwrap();
     assert_eq!(plain("true"), "\"true\"\n");
     assert_eq!(plain("1"), "\"1\"\n");
-    // Only version 2 takes it for a boolean, and nobody for a number in base 60.
+    // Only version 2 reads `on` as a boolean, and no version reads `1:30` as a number in base 60.
     assert_eq!(plain("on"), "on\n");
     assert_eq!(plain("1:30"), "1:30\n");
     assert_eq!(plain("a: b"), "'a: b'\n");

@@ -39,11 +39,11 @@ pub(super) struct Writer {
     column: usize,
     /// The column in which lines begin; none outside of all nodes.
     indent: Option<usize>,
-    /// The last thing written separates what is before it from what comes next.
+    /// Whether the last character separates tokens.
     is_spaced: bool,
     /// The last line has only indentation and indicators that count as such.
     is_indentation: bool,
-    /// A comment stands above that belongs to what came before it: a line that begins in this
+    /// A comment stands above that belongs to the node before it: a line that begins in this
     /// column needs an empty one in front.
     foot_indent: Option<usize>,
     limit: usize,
@@ -137,7 +137,7 @@ impl Writer {
         self.column += text.chars().count();
     }
 
-    /// Puts a space if what comes next would touch what is there.
+    /// Puts a space if the next text would touch the one before it.
     pub(super) fn separate(&mut self) {
         if !self.is_spaced {
             self.put(' ');
@@ -270,7 +270,7 @@ impl Writer {
         self.end_inline();
     }
 
-    /// Writes `|` or `>` with what it has to say about indentation and line breaks.
+    /// Writes `|` or `>` with its indicators for indentation and line breaks.
     pub(super) fn block_header(&mut self, indicator: &str, text: &str, step: usize) {
         self.indicator(indicator, true, false, false);
         if text.starts_with(|c| c == ' ' || is_break(c)) {

@@ -1,4 +1,4 @@
-//! What functions use up is counted: all that templates can call, with arguments that nobody gives them.
+//! What functions use up is counted: all functions of templates, with arguments that charts do not use.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ const OF_GO: [(&str, usize); 17] = [
 
 /// Functions that examine no item of a list or map that they are given, or at one, and make nothing of it.
 ///
-/// A function is here because somebody has read it, and not because the test fails otherwise.
+/// A function is in this list because a reader of its code has checked it, and not because the test fails otherwise.
 const LOOK_AT_NO_ITEM: &[&str] = &[
     "add",
     "add1",
@@ -283,7 +283,7 @@ fn every_function_counts_what_it_reads() {
                 let result = call(name, &arguments, few);
                 let counted = matches!(&result, Err(failure) if failure.limit().is_some());
                 let refused = matches!(&result, Err(failure) if failure.limit().is_none());
-                // A function of lists says at once that a map is none, and the other way round.
+                // A function of lists refuses a map at once, and the other way round.
                 if has_large && !(counted || holds_items && refused) {
                     free.push(format!("{name} with {hostile:?}"));
                 }
@@ -449,7 +449,7 @@ fn values_that_double_are_not_written_without_end() {
     let doubled = "{{ $x := list 1 }}{{ range until 40 }}{{ $x = list $x $x }}{{ end }}";
     for call in ["toYamlPretty", "toYaml", "toJson", "toToml", "toString", "quote", "html"] {
         let argument = if call == "toToml" { "(dict \"a\" $x)" } else { "$x" };
-        // `toYaml` and its like give an empty text where there is none.
+        // On an error, `toYaml` and similar functions give an empty text.
         let text = format!("{doubled}{{{{ $_ := {call} {argument} }}}}{{{{ fail \"{call}\" }}}}");
         let error = error_within(&chart("c", &[("a", &text)]), &env(), FEW_BYTES);
         assert!(error.contains(call), "{call}: {error}");

@@ -4,8 +4,8 @@ use parking_lot::Mutex;
 
 use super::*;
 
-/// Eight files, in the order in which they are rendered: the last name first. Each says the same with its number for `#`,
-/// below a text that makes all of them large enough.
+/// Eight files, in the order in which they are rendered: the last name first. Each has the same text with its number
+/// for `#`, below a text that makes all of them large enough.
 fn eight(text: &str) -> Chart {
     eight_below(text, 16 << 10)
 }
@@ -24,7 +24,8 @@ fn eight_below(text: &str, bytes: usize) -> Chart {
     chart("c", &files)
 }
 
-/// What the files say, in the order in which they are rendered, and whether the templates are known to have an order.
+/// The output of the files, in the order in which they are rendered, and whether the templates are known to have an
+/// order.
 fn said(chart: &Chart, json: Json, env: &Env) -> (Result<Vec<String>, String>, bool) {
     on_stack(|| {
         let templates = Templates::parse(chart).unwrap();
@@ -50,7 +51,7 @@ fn check(text: &str, wanted: [&str; 8], is_ordered: bool) {
     let values = json!({"n": {"x": 0}, "list": [{"x": 0}], "t": "{{ .x }}"});
     let (found, ordered) = said(&eight(text), values, &env());
     assert_eq!(found.unwrap(), wanted, "{text}");
-    // On a single processor nobody tries.
+    // On a single processor no render is parallel.
     let several = std::thread::available_parallelism().is_ok_and(|it| it.get() > 1);
     assert_eq!(ordered, is_ordered && several, "{text}");
 }
@@ -102,7 +103,7 @@ fn randomness_is_used_up_in_the_order_of_files() {
     assert_eq!(found.unwrap(), ["01", "02", "03", "04", "05", "06", "07", "08"]);
 }
 
-/// What the files say where the random bytes begin with the seed.
+/// The output of the files if the random bytes begin with the seed.
 fn drawn(chart: &Chart, seed: u8) -> Vec<Vec<u8>> {
     let next = Mutex::new(seed);
     let random = move |buffer: &mut [u8]| {

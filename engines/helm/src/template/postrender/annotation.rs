@@ -1,17 +1,17 @@
-//! The annotations of an object as kyaml sets, reads and removes them, whatever shape the object has.
+//! The annotations of an object as kyaml sets, reads and removes them, also of objects with an unusual shape.
 //!
 //! Nodes are those below a document. Null passes for any kind and has no fields.
 //! Elsewhere: streams of them (`stream.rs`).
 
 use goyaml::v3::{self, Layout, Node, Style, YamlNodeKind};
 
-/// How kyaml lays out what it writes, unless a document asks for something else.
+/// The layout in which kyaml writes, unless a document has another one.
 pub(super) const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
 
 const METADATA: &str = "metadata";
 const ANNOTATIONS: &str = "annotations";
 
-/// A node is no map although it has to be one. As kyaml says it.
+/// A node is not a map although it has to be one. The message is kyaml's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("wrong node kind: expected MappingNode but got {found}: node contents:\n{contents}")]
 pub struct NoMap {
@@ -32,7 +32,7 @@ pub(super) fn is_empty(node: &Node) -> bool {
     is_null(node) || is_collection && node.content.is_empty()
 }
 
-/// The value of the first key with this text, whatever kind of node the key is; none for what is no map.
+/// The value of the first key with this text; the key may be of any kind of node. `None` if the node is not a map.
 pub(super) fn field<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
     let mut entries = node.entries();
     entries.find(|(key, _)| key.value == name).map(|(_, value)| value)
@@ -49,7 +49,7 @@ pub(super) fn get<'n>(root: &'n Node, name: &str) -> Option<&'n str> {
     Some(if is_null(value) { "" } else { &value.value })
 }
 
-/// Whether there is anything of what an object says about itself. Null passes, as in kyaml.
+/// Whether an object has any metadata. Null passes, as in kyaml.
 pub(super) fn has_metadata(root: &Node) -> bool {
     let has = |node: &Node, names: &[&str]| names.iter().any(|name| filled(node, name).is_some());
     is_null(root)

@@ -12,9 +12,9 @@ use serde_json::Value as Json;
 
 use super::annotation::{self, LAYOUT, NoMap};
 
-/// The annotations that say where in a stream a document was, the older name first.
+/// The annotations with the place of a document in a stream, the older name first.
 const INDEX: [&str; 2] = ["config.kubernetes.io/index", "internal.config.kubernetes.io/index"];
-/// Those that say of which file it was.
+/// Those with its file.
 const PATH: [&str; 2] = ["config.kubernetes.io/path", "internal.config.kubernetes.io/path"];
 const ID: [&str; 2] = ["config.k8s.io/id", "internal.config.kubernetes.io/id"];
 /// How far in lists are written.
@@ -22,20 +22,20 @@ const LIST_INDENT: &str = "internal.config.kubernetes.io/seqindent";
 /// How kyaml calls the key of a list that it has wrapped.
 const WRAPPED_LIST: &str = "bareSeqNodeWrappingKey";
 
-/// Why a stream cannot be read or written. As kyaml says it.
+/// Why a stream cannot be read or written. The messages are kyaml's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// A line that begins with `---` has something else behind it.
+    /// A line that begins with `---` has other text behind it.
     #[error("invalid document separator: {0}")]
     Separator(String),
-    /// A document is no YAML, or longer than it may be.
+    /// A document is not YAML, or longer than it may be.
     #[error("MalformedYAMLError: {0}")]
     Yaml(#[from] goyaml::Error),
-    /// What has to be a map is none.
+    /// What has to be a map is not one.
     #[error(transparent)]
     NoMap(#[from] NoMap),
-    /// A document is no object.
+    /// A document is not an object.
     #[error("missing Resource metadata")]
     NoMetadata,
     /// A document cannot be written.
@@ -46,7 +46,7 @@ pub enum StreamError {
     Json(String),
 }
 
-/// What is below a document; the node itself if it is none.
+/// The root of a document; any other node itself.
 pub(super) fn root_mut(node: &mut Node) -> &mut Node {
     if node.kind == YamlNodeKind::Document && !node.content.is_empty() {
         return &mut node.content[0];

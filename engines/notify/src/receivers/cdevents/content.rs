@@ -1,7 +1,7 @@
 //! What the subjects of CDEvents 0.4.1 have to have, by the type of the event.
 //!
-//! Source: the schemas of cdevents/sdk-go 0.5.0, which says an event again before it compares them: members that no schema
-//! knows are lost, and strings that are empty are absent unless they are required. Formats are not compared.
+//! Source: the schemas of cdevents/sdk-go 0.5.0, which encodes an event again before it compares them: members that no
+//! schema knows are lost, and strings that are empty are absent unless they are required. Formats are not compared.
 
 use golang::url::Url;
 use serde_json::Value;
@@ -379,7 +379,7 @@ pub(super) fn subject_type(subject: &str) -> &str {
     SUBJECT_TYPES.iter().find(|(known, _)| *known == subject).map_or(subject, |(_, name)| name)
 }
 
-/// Checks the content of a subject, of which none is one without members.
+/// Checks the content of a subject; null counts as an object without members.
 ///
 /// # Errors
 /// What is wrong with it.

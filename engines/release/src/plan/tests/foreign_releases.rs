@@ -49,7 +49,7 @@ fn a_release_in_the_place_of_the_known_one_is_not_uninstalled() {
         assert_eq!(refusals, 1, "{:?}", cluster.events);
         assert!(cluster.status.history.is_empty(), "{:?}", cluster.status);
     }
-    // What was adopted as it is, and what somebody upgraded, is the known one.
+    // A release that was adopted as it is, and one that another client upgraded, is the known one.
     for cluster in [
         removed(|_, journal| of("former", "", journal)),
         removed(|record, journal| {

@@ -1,4 +1,5 @@
-//! Releases that lifecycles hold: what is asked when, what the answers lead to, and that a crash asks nothing twice.
+//! Releases that lifecycles hold: which question is asked when, what the answers lead to, and that after a crash
+//! nothing is asked twice.
 
 use lifecycle::{Hold, OnTimeout, Phase, State};
 
@@ -19,13 +20,13 @@ fn hold(name: &str, phases: &[Phase]) -> Hold {
     }
 }
 
-/// A world in which these lifecycles hold the release.
+/// A test cluster in which these lifecycles hold the release.
 fn held(holds: Vec<Hold>) -> TestCluster {
     let lifecycles = Lifecycles { holds, ..Lifecycles::default() };
     TestCluster::new(ReleaseDesiredState { lifecycles, ..desired("1.0.0", "a") })
 }
 
-/// What is done in a run, and its outcome.
+/// The steps of a run, and its outcome.
 fn step(cluster: &mut TestCluster) -> String {
     let End::Outcome(outcome) = cluster.run() else { panic!("crashed") };
     let log = std::mem::take(&mut cluster.log).join(", ");

@@ -3,7 +3,7 @@
 use super::*;
 use crate::snapshot::{Snapshot, SnapshotAction};
 
-/// Who wrote the record.
+/// The writer of the record.
 #[derive(Debug, Clone, Copy)]
 enum Writer {
     /// Helm or helm-controller, which write no journal.
@@ -45,7 +45,7 @@ fn cluster(life: &str, writer: Writer, known: RecordKnowledge) -> TestCluster {
     cluster
 }
 
-/// What is done in some runs, and the outcome of the last.
+/// The steps of some runs, and the outcome of the last.
 fn outcome(mut cluster: TestCluster) -> String {
     let mut outcome = None;
     for _ in 0..8 {
@@ -56,7 +56,7 @@ fn outcome(mut cluster: TestCluster) -> String {
     }
     let is_begun = |line: &&String| line.starts_with("open") || line.starts_with("unlock");
     let mut lines: Vec<String> = cluster.log.iter().filter(is_begun).cloned().collect();
-    // An event that is told with each attempt is told once here.
+    // An event that is sent with each attempt is listed once here.
     let reason = |event: &String| event.split(' ').next().unwrap_or_default().to_owned();
     let mut events: Vec<String> = cluster.events.iter().map(reason).collect();
     events.dedup();
@@ -108,7 +108,7 @@ const OUTCOMES: [(&str, RecordKnowledge, &str, Flux); 27] = [
     ("pending-rollback", RecordKnowledge::New, UNLOCKED, None),
     ("pending-rollback", RecordKnowledge::AsItIs, UNLOCKED, None),
     ("pending-rollback", RecordKnowledge::AsItWas, UNLOCKED, None),
-    // Nobody knows what it means.
+    // The meaning of this status is not known.
     ("unknown", RecordKnowledge::New, NONE_DEPLOYED, None),
     ("unknown", RecordKnowledge::AsItIs, "unable to determine state for release with status 'unknown'", None),
     ("unknown", RecordKnowledge::AsItWas, NONE_DEPLOYED, None),
@@ -121,14 +121,14 @@ fn a_record_of_any_client_is_taken_over_or_the_status_says_why_not() {
             let text = outcome(cluster(life, writer, known));
             assert_eq!(text, wanted, "{life} {writer:?} {known:?}");
         }
-        // Nothing is done otherwise than there but what nobody there can finish, and what changes nothing.
+        // The outcome differs from Flux's only where Flux cannot go on, and where nothing is changed.
         let is_better =
             |flux| [NONE_DEPLOYED, NAME_IN_USE, NOT_ACTED_ON].contains(&flux) || life == "deployed";
         assert!(flux.is_none_or(is_better), "{life} {known:?}");
     }
 }
 
-/// A HelmRelease that goes removes what it knows, whatever state its record is in, and nothing else.
+/// A HelmRelease that is deleted removes the release that it knows, in every state of its record, and nothing else.
 #[test]
 fn a_record_of_another_client_keeps_no_helm_release_from_going() {
     for (life, known, _, _) in OUTCOMES {
@@ -159,7 +159,7 @@ fn another_client_has_as_long_to_uninstall_as_an_uninstallation_takes() {
     cluster.now = began + 300 * SECOND;
     assert!(cluster.settle().is_settled());
     assert_eq!(cluster.log[0], "unlock v1");
-    // Whoever did it is gone, and so is nobody's clock in the future waited for.
+    // The client that did it is gone, and a clock that runs ahead is not waited for.
     for (writer, ago) in [(Writer::Gone, 60), (Writer::Helm, -60)] {
         let mut cluster = super::records::cluster("uninstalling", writer, RecordKnowledge::AsItWas);
         let began = cluster.now - SECOND * 60;

@@ -15,7 +15,7 @@ struct Path {
     waits_for_window: bool,
     /// Whether lifecycles hold it.
     asks_lifecycles: bool,
-    /// Whether a line of the log says that it was taken.
+    /// Whether a line of the log is about taking it.
     is_taken: fn(&str) -> bool,
 }
 
@@ -152,7 +152,7 @@ fn paths() -> Vec<Path> {
     ]
 }
 
-/// Whether a line of the log says that objects were deleted.
+/// Whether a line of the log is about deleting objects.
 fn is_deletion(line: &str) -> bool {
     line.starts_with("delete objects of")
         || line.starts_with("clean up")

@@ -38,7 +38,7 @@ fn a_suspended_release_is_rolled_back_once_and_goes_on_when_it_is_resumed() {
     assert_eq!((ready.status, ready.reason.as_str()), (Truth::False, "RollbackSucceeded"));
     cluster.settle();
     assert!(cluster.log.is_empty(), "it is done once: {:?}", cluster.log);
-    // What was rolled back to is what the repository says by now.
+    // The repository now has what was rolled back to.
     let mut same = cluster.clone();
     same.desired = ReleaseDesiredState { generation: 5, ..desired("1.0.0", "a") };
     same.desired.requests = cluster.desired.requests.clone();
@@ -146,7 +146,7 @@ fn what_came_after_a_rollback_does_not_make_it_one_that_was_not_carried_out() {
 }
 
 #[test]
-fn nothing_is_rolled_back_but_the_revision_that_was_meant_to_one_that_is_there() {
+fn only_the_requested_revision_is_rolled_back_and_only_to_an_existing_one() {
     for (from, to) in [(2, 1), (4, 1), (3, 7)] {
         let mut cluster = asked(from, to);
         let outcome = cluster.settle();

@@ -50,7 +50,7 @@ impl Object for Pair {
     }
 }
 
-/// What a certificate shall say.
+/// The content of a certificate.
 pub(super) struct CertificateRequest<'a> {
     pub(super) common_name: &'a [u8],
     pub(super) days: i64,
@@ -66,7 +66,7 @@ impl<'a> CertificateRequest<'a> {
     }
 }
 
-/// Who signs certificates of others.
+/// A certificate authority.
 pub(super) struct Authority {
     /// Its name, in DER.
     name: Vec<u8>,
@@ -128,7 +128,7 @@ fn read(der: &[u8]) -> Result<X509Certificate<'_>, String> {
 /// The addresses of a list.
 ///
 /// # Errors
-/// One of the items is none.
+/// One of the items is not an IP address.
 pub(super) fn addresses(list: &GoRuntimeValue) -> Result<Vec<IpAddr>, FunctionError> {
     let address = |item: &GoRuntimeValue| {
         let GoRuntimeValue::String(text) = item else {
@@ -143,7 +143,7 @@ pub(super) fn addresses(list: &GoRuntimeValue) -> Result<Vec<IpAddr>, FunctionEr
 /// The names of hosts in a list.
 ///
 /// # Errors
-/// One of the items is no string.
+/// One of the items is not a string.
 pub(super) fn hosts(list: &GoRuntimeValue) -> Result<Vec<Str>, FunctionError> {
     let host = |item: &GoRuntimeValue| match item {
         GoRuntimeValue::String(text) => Ok(text.clone()),
@@ -195,7 +195,7 @@ fn failed(error: impl fmt::Display) -> FunctionError {
     format!("error creating certificate: {error}").into()
 }
 
-/// Who signs, as far as it matters.
+/// The issuer of a certificate: its key and name.
 struct Issuer<'a> {
     name: &'a [u8],
     key_id: &'a [u8],
@@ -218,7 +218,7 @@ fn issue(
         return Err(failed(format!("x509: {host} cannot be encoded as an IA5String")));
     }
     let begin = template_environment.now().in_zone(Zone::Utc);
-    // Parity(go): so many days that they are no `time.Duration` wrap around.
+    // Parity(go): a number of days that does not fit into a `time.Duration` wraps around.
     let end = begin.add(Duration(request.days.wrapping_mul(86_400_000_000_000)));
     let validity = [moment(&begin).map_err(failed)?, moment(&end).map_err(failed)?];
     let mut serial = [0; 16];

@@ -16,10 +16,10 @@ const TRIAL_DIVISION_STEPS: usize = 2_000;
 const PRIMALITY_TEST_STEPS: usize = 100_000;
 
 /// A new key: version, `p`, `q`, `g`, public and private number in a sequence. `work` is called with the steps of each
-/// test before it is made: of the thousands of numbers that may be drawn most are told by a small divisor.
+/// test before it is made: most of the thousands of numbers that may be drawn are dismissed because of a small divisor.
 ///
 /// # Errors
-/// What `work` says.
+/// The error of `work`.
 pub(super) fn generate<E>(
     template_environment: Draws<'_>,
     work: &mut impl FnMut(usize) -> Result<(), E>,

@@ -1,7 +1,7 @@
 //! Private keys, as PEM and as what signs certificates.
 //!
-//! Keys of elliptic curves come from the world's randomness. Those of RSA, and the signatures of elliptic curves, do
-//! not: the library that makes them takes no randomness of others, so a render that uses them is never the same twice.
+//! Keys of elliptic curves come from the environment's randomness. Those of RSA, and the signatures of elliptic curves,
+//! do not: the library that makes them uses randomness of its own, so a render that uses them is never the same twice.
 
 use aws_lc_rs::agreement::{self, ECDH_P256};
 use aws_lc_rs::encoding::{AsBigEndian, AsDer, EcPrivateKeyBin, Pkcs8V1Der};
@@ -69,7 +69,7 @@ const SHA256_WITH_RSA: &[u64] = &[1, 2, 840, 113_549, 1, 1, 11];
 const EC_ALGORITHM_OID: &[u64] = &[1, 2, 840, 10045, 2, 1];
 const ED25519_ALGORITHM_OID: &[u64] = &[1, 3, 101, 112];
 
-/// What Go says of bytes that have not the form of a key.
+/// Go's message about bytes that do not have the form of a key.
 const MALFORMED: &str = "asn1: structure error: tags don't match";
 
 impl PrivateKey {
@@ -126,7 +126,7 @@ impl PrivateKey {
     /// Differs(sprig): keys of RSA have 2048 to 8192 bits, and P-224 is not known.
     ///
     /// # Errors
-    /// There is none, in sprig's words.
+    /// The text has no key, in sprig's words.
     pub(super) fn from_pem(text: &[u8]) -> Result<Self, String> {
         let Block { label, bytes } = pem::decode(text).ok_or("no PEM data in input")?;
         if label == "PRIVATE KEY" {

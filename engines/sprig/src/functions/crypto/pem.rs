@@ -34,7 +34,7 @@ pub(super) fn encode(label: &str, bytes: &[u8]) -> String {
     out
 }
 
-/// The first whole block of a text, whatever stands around it.
+/// The first whole block of a text; text around it is ignored.
 pub(super) fn decode(text: &[u8]) -> Option<Block> {
     let mut open: Option<(&[u8], Vec<u8>, bool)> = None;
     for line in text.split(|byte| *byte == b'\n') {

@@ -76,7 +76,7 @@ impl<'t> Cursor<'t> {
         Ok(())
     }
 
-    /// Goes back by one character of ASCII that is no line feed.
+    /// Goes back by one character of ASCII that is not a line feed.
     pub(super) fn step_back(&mut self) {
         self.pos = self.pos.saturating_sub(1);
     }

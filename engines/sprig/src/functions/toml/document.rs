@@ -1,6 +1,6 @@
 //! The document as it is read: which tables there are, and which keys may still be set.
 //!
-//! Elsewhere: what stands in the text (`parse.rs`).
+//! Elsewhere: parsing the text (`parse.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ type Table = BTreeMap<Str, TomlItem>;
 enum TomlItem {
     Value(GoRuntimeValue),
     Table(Table),
-    /// Tables of one header, of which the last is meant.
+    /// Tables of one header, of which the last is the current one.
     Tables(Vec<Table>),
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Document {
     arrays: BTreeSet<Vec<u8>>,
 }
 
-/// What is wrong; the line is known to who reads.
+/// The error; the reader adds the line.
 type InsertResult = Result<(), String>;
 
 impl Document {
@@ -90,7 +90,7 @@ impl Document {
         self.enter(key, false)
     }
 
-    /// Says that a table is only mentioned.
+    /// Notes that a table is only mentioned.
     pub(super) fn imply(&mut self, key: &[Str]) {
         self.implicit.insert(shown(key));
     }

@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 500;
 /// Why a value has no TOML.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum EncodeError {
-    /// What the library says.
+    /// The library's message.
     #[error("{0}")]
     Refused(String),
     /// Where the library panics.
@@ -30,7 +30,7 @@ pub(super) enum EncodeError {
     Length(usize),
 }
 
-/// A value as TOML, in about as many bytes as the limit says at most.
+/// A value as TOML, in about as many bytes as the limit at most.
 pub(super) fn encode(value: &GoRuntimeValue, limit: usize) -> Result<Vec<u8>, EncodeError> {
     let mut encoder = Encoder { out: Vec::new(), limit };
     let value = resolved(value.clone());
@@ -207,7 +207,7 @@ impl Encoder {
     }
 }
 
-/// The parts of a map or struct that are no tables, those that are, and whether it is a struct.
+/// The parts of a map or struct that are not tables, those that are, and whether it is a struct.
 fn parts(
     table: &GoRuntimeValue,
 ) -> Result<(Vec<TomlTablePart>, Vec<TomlTablePart>, bool), EncodeError> {
@@ -287,7 +287,7 @@ fn shape(value: &GoRuntimeValue, depth: usize) -> Result<TomlShape, EncodeError>
     })
 }
 
-/// The text of an object that is no table.
+/// The text of an object that is not a table.
 fn scalar(object: &dyn Object) -> Result<Option<Vec<u8>>, EncodeError> {
     let any: &dyn Any = object;
     if let Some(time) = any.downcast_ref::<Time>() {
@@ -313,7 +313,7 @@ fn scalar(object: &dyn Object) -> Result<Option<Vec<u8>>, EncodeError> {
     }
 }
 
-/// A float that says that it is one.
+/// A float whose text shows that it is one.
 fn number(float: f64) -> String {
     let sign = if float.is_sign_negative() { "-" } else { "" };
     if float.is_nan() {

@@ -14,7 +14,7 @@ use super::document::{Document, MAX_DEPTH};
 use super::scalar;
 use crate::template_environment::TemplateEnvironment;
 
-/// Why a text is no TOML.
+/// Why a text is not TOML.
 #[derive(Debug, thiserror::Error)]
 #[error("toml: line {line}{key}: {message}")]
 pub(super) struct ParseError {
@@ -359,7 +359,7 @@ impl Parser<'_> {
         }
         self.cursor.skip(digit)?;
         match self.cursor.peek()? {
-            // A time begins with at least two digits, unless the first is no zero.
+            // A time begins with at least two digits, unless the first is not a zero.
             Some('-' | ':') if self.cursor.since(from) != b"0" => {
                 let is_part = |c: char| {
                     digit(c) || matches!(c, '-' | ':' | 'T' | 't' | ' ' | '.' | 'Z' | 'z' | '+')

@@ -156,8 +156,8 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    /// Whatever happens: nobody is told to wait for more than an hour, at most one tries at a time, and a host that
-    /// serves again is asked again by itself.
+    /// For every history: no request is asked to wait for more than an hour, at most one tries at a time, and a host
+    /// that serves again is asked again.
     #[test]
     fn no_history_keeps_a_host_closed(acts in proptest::collection::vec(act(), 0..200)) {
         let mut breaker = CircuitBreaker::default();

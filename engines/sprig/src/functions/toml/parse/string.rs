@@ -198,7 +198,7 @@ fn without_escaped_lines(text: &[u8]) -> Vec<u8> {
             rest = &after[length..];
             continue;
         }
-        // Another escape, whose second character is no backslash of its own.
+        // Another escape, whose second character is not a backslash of its own.
         let length = rest.len().min(2);
         out.extend_from_slice(&rest[..length]);
         rest = &rest[length..];
