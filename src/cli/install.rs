@@ -48,7 +48,7 @@ pub(super) struct Args {
     #[arg(long)]
     export: bool,
     /// With --export: also print what this file with manifests of Flux has beyond what windlass replaces, such as the
-    /// image controllers
+    /// image-automation-controller
     #[arg(long, value_name = "PATH", requires = "export")]
     keep: Option<PathBuf>,
     /// Show what would change in the cluster, and change nothing
