@@ -23,7 +23,7 @@ use sources::disk::{self, Disk};
 use super::complete;
 use super::connection::print;
 use super::time_limit;
-use crate::time_limit::{TIME_LIMIT, TimeLimit};
+use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 
 /// The restrictor that holds without being named.
 const ROOT_ONLY: &str = "LoadRestrictionsRootOnly";

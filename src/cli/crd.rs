@@ -1,7 +1,7 @@
 //! `windlass crd`: who uses a CustomResourceDefinition, and what another definition would do to its objects.
 //!
 //! In the folder: creating a definition and its objects (`restore`) from an export (`stored_exports`). Elsewhere: how
-//! that is judged (`controllers::crd_guard`, engine `crdguard`).
+//! that is judged (`windlass_runtime::crd_guard`, engine `crdguard`).
 
 mod restore;
 mod stored_exports;
@@ -20,11 +20,11 @@ use serde_json::Value;
 use super::connection::{Connection, block_on, print};
 use super::table::{Cell, Screen, Table};
 use super::version::VersionFormat;
-use crate::controllers::crd_guard::{claims, object_check};
 use windlass_cluster::decode::DepthLimitedObject;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::pager::ObjectProjection;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::crd_guard::{claims, object_check};
 
 /// Most objects that are counted.
 const MAX_COUNTED_OBJECTS: u64 = 100_000;

@@ -30,10 +30,10 @@ use helmfile::{
 };
 
 use super::{template, time_limit};
-use crate::time_limit::TimeLimit;
 use flags::{EnvFormat, HelmfileCommand, ListFormat};
 use keys::OwnKeys;
 use programs::Programs;
+use windlass_runtime::time_limit::TimeLimit;
 
 pub(super) use files::below;
 pub(super) use flags::Flags;
@@ -314,7 +314,7 @@ fn on_disk(stop: &Stop) -> HelmfileEnvironment {
     let text = |given: std::ffi::OsString| given.into_string().ok();
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
-    let random = Arc::new(crate::random::fill);
+    let random = Arc::new(windlass_runtime::random::fill);
     HelmfileEnvironment::new(Arc::new(files::Disk), variables.collect(), now, local, random)
         .with_stop(stop.clone())
         .with_decrypt(Arc::new(OwnKeys::new(stop)))

@@ -30,7 +30,7 @@ use helm::template::{self, RenderRequest};
 use helm::warning::{Level, Warning};
 
 use super::time_limit;
-use crate::time_limit::TimeLimit;
+use windlass_runtime::time_limit::TimeLimit;
 
 pub(super) use flags::Flags;
 pub(super) use lint::{Chart as LintedChart, lint_chart};
@@ -228,7 +228,7 @@ fn env(flags: &Flags, kube_version: Option<KubeVersion>) -> Env {
     Env {
         now: Time::from_unix(seconds, nanos, local.clone()),
         local,
-        random: Arc::new(crate::random::fill),
+        random: Arc::new(windlass_runtime::random::fill),
         capabilities: Arc::new(capabilities),
         cluster: None,
         stop: Stop::default(),

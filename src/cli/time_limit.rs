@@ -1,6 +1,6 @@
 //! `--time-limit`: how long a command may work on templates or overlays.
 //!
-//! Elsewhere: the clock (`crate::time_limit`), what ends when the time is over (`golang::meter`).
+//! Elsewhere: the clock (`windlass_runtime::time_limit`), what ends when the time is over (`golang::meter`).
 
 use std::time::Duration;
 

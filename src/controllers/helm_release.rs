@@ -16,6 +16,7 @@ pub(crate) mod validated_spec;
 pub(crate) mod values;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,14 +30,14 @@ use self::owner::{PendingStatus, ReleaseOwner};
 pub(super) use self::pause::released_parts;
 pub(crate) use self::validated_spec::{FORCE_AT, RESET_AT};
 use self::validated_spec::{ReleaseInputs, Timeouts};
-use super::applier::{
-    self, ApplierController, ApplierKind, End, FinalizeOutcome, Observation, Pace, Pending,
-};
 use super::release_runner::action_options::ActionOptions;
 use super::release_runner::postrender::PostRenderers;
 use super::release_runner::{self, DesiredRelease, MANAGER, drive};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
+use windlass_runtime::applier::{
+    self, ApplierKind, End, FinalizeOutcome, Observation, Pace, Pending,
+};
 use windlass_runtime::dependencies::DependencyTarget;
 use windlass_runtime::kind::REQUESTED_AT;
 use windlass_runtime::lifecycle;
@@ -98,7 +99,7 @@ impl HelmReleaseRequest {
     }
 }
 
-impl DependencyTarget for ApplierController<HelmRelease> {
+impl DependencyTarget for HelmReleaseController {
     type Object = HelmRelease;
 }
 
@@ -114,14 +115,29 @@ pub(crate) struct HelmReleaseRunDetails {
     running: Option<String>,
 }
 
-type HelmReleaseRunReport = applier::RunReport<HelmRelease>;
-type Session = applier::Session<HelmRelease>;
+type HelmReleaseRunReport = applier::RunReport<HelmReleaseController>;
+
+/// A run of a HelmRelease.
+struct Session<'r>(&'r applier::Session<HelmReleaseController>);
+
+impl Deref for Session<'_> {
+    type Target = applier::Session<HelmReleaseController>;
+
+    fn deref(&self) -> &Self::Target {
+        self.0
+    }
+}
 
 /// How long the HelmChart of a template may take to be reconciled before the status reports it as pending. A new version
 /// takes less, and the status of each of hundreds of releases would be written twice.
 const CHART_PATIENCE: Duration = Duration::from_secs(5);
 
-impl ApplierKind for HelmRelease {
+/// Runs HelmReleases.
+pub(crate) struct HelmReleaseController;
+
+impl ApplierKind for HelmReleaseController {
+    type Object = HelmRelease;
+
     const OWNED: &'static [&'static str] = &status::OWNED;
     const ANNOTATIONS: &'static [&'static str] =
         &[validated_spec::FORCE_AT, validated_spec::RESET_AT, ROLLBACK, requires::REQUIRES];
@@ -132,32 +148,32 @@ impl ApplierKind for HelmRelease {
     type SpecInputs = values::Values;
     type RunDetails = HelmReleaseRunDetails;
 
-    fn source(&self) -> Option<ObjectKey> {
-        chart::source_node(self)
+    fn source(object: &HelmRelease) -> Option<ObjectKey> {
+        chart::source_node(object)
     }
 
-    fn has_tried(&self, revision: &str) -> bool {
-        let Some(status) = &self.status else { return false };
+    fn has_tried(object: &HelmRelease, revision: &str) -> bool {
+        let Some(status) = &object.status else { return false };
         // The revision of an OCIRepository ends with its digest, which the version of a chart does not have.
         let is_digest = |it: &String| revision.ends_with(it.as_str());
         status.last_attempted_revision.as_deref() == Some(revision)
             || status.last_attempted_revision_digest.as_ref().is_some_and(is_digest)
     }
 
-    fn announcement(&self) -> String {
-        let status = self.status.as_ref();
-        applier::announcement(self, status.and_then(|it| it.last_attempted_revision.as_deref()))
+    fn announcement(object: &HelmRelease) -> String {
+        let status = object.status.as_ref();
+        applier::announcement(object, status.and_then(|it| it.last_attempted_revision.as_deref()))
     }
 
-    fn check(&self) -> Result<Timeouts, Outcome> {
-        status::check(self).and_then(|()| validated_spec::check(&self.spec))
+    fn check(object: &HelmRelease) -> Result<Timeouts, Outcome> {
+        status::check(object).and_then(|()| validated_spec::check(&object.spec))
     }
 
     fn pace(timeouts: &Timeouts) -> Pace {
         Pace { interval: timeouts.interval, retry: timeouts.retry }
     }
 
-    fn observation(session: &Session, object: &Self) -> Option<Observation> {
+    fn observation(session: &applier::Session<Self>, object: &HelmRelease) -> Option<Observation> {
         let memory = session.memory();
         let is_seen =
             memory.waits_for.as_ref().is_some_and(|seen| *seen == HelmReleaseRequest::of(object));
@@ -168,24 +184,30 @@ impl ApplierKind for HelmRelease {
         (own.waits_for, own.release) = (None, Arc::default());
     }
 
-    async fn is_under_way(session: &Session, object: &Arc<Self>) -> Result<bool, ClusterError> {
-        session.is_under_way(object).await
+    async fn is_under_way(
+        session: &applier::Session<Self>,
+        object: &Arc<HelmRelease>,
+    ) -> Result<bool, ClusterError> {
+        Session(session).is_under_way(object).await
     }
 
-    async fn pending(session: &Session, object: &Arc<Self>) -> Pending {
-        session.pending(object)
+    async fn pending(session: &applier::Session<Self>, object: &Arc<HelmRelease>) -> Pending {
+        Session(session).pending(object)
     }
 
-    async fn stop(session: &Session, object: &Arc<Self>) -> Result<Option<Duration>, ClusterError> {
-        session.stop(object).await
+    async fn stop(
+        session: &applier::Session<Self>,
+        object: &Arc<HelmRelease>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        Session(session).stop(object).await
     }
 
-    fn rollback(&self) -> Option<Rollback> {
-        pause::rollback(self)
+    fn rollback(object: &HelmRelease) -> Option<Rollback> {
+        pause::rollback(object)
     }
 
-    fn where_stopped(&self) -> String {
-        pause::where_stopped(self)
+    fn where_stopped(object: &HelmRelease) -> String {
+        pause::where_stopped(object)
     }
 
     fn waits_no_more(own: &mut HelmReleaseState) {
@@ -193,35 +215,39 @@ impl ApplierKind for HelmRelease {
     }
 
     async fn read(
-        _: &Session,
-        object: &Self,
+        _: &applier::Session<Self>,
+        object: &HelmRelease,
         references: &mut References,
     ) -> Result<values::Values, Outcome> {
         values::read(object, references).await
     }
 
     async fn reconcile(
-        session: &Session,
-        object: &Arc<Self>,
+        session: &applier::Session<Self>,
+        object: &Arc<HelmRelease>,
         facts: Facts,
         timeouts: Timeouts,
     ) -> Result<Option<HelmReleaseRunReport>, ClusterError> {
-        let ended = session.reconcile(object, facts, timeouts).await?;
+        let ended = Session(session).reconcile(object, facts, timeouts).await?;
         Ok(ended.and_then(pause::outside))
     }
 
     async fn finalize(
-        session: &Session,
-        object: &Arc<Self>,
+        session: &applier::Session<Self>,
+        object: &Arc<HelmRelease>,
     ) -> Result<FinalizeOutcome<Self>, ClusterError> {
-        session.finalize(object).await
+        Session(session).finalize(object).await
     }
 
-    fn left_behind(&self, subject: &str) -> Event {
+    fn left_behind(object: &HelmRelease, subject: &str) -> Event {
         finalize::left_behind(subject)
     }
 
-    fn report(_: &Session, ended: HelmReleaseRunReport, end: &End) -> applier::Report<Self> {
+    fn report(
+        _: &applier::Session<Self>,
+        ended: HelmReleaseRunReport,
+        end: &End,
+    ) -> applier::Report<Self> {
         let HelmReleaseRunReport { object, came, .. } = ended;
         let HelmReleaseRunDetails { desired_release, helm_chart, held, running } = came;
         let run = report::HelmReleaseRun {
@@ -241,7 +267,7 @@ impl ApplierKind for HelmRelease {
     }
 }
 
-impl Session {
+impl Session<'_> {
     /// For how long nothing is said of a HelmChart that is on its way.
     fn chart_patience(&self, object: &HelmRelease) -> Option<Duration> {
         if !template::is_on_its_way(&self.context, object) {

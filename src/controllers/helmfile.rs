@@ -33,6 +33,8 @@ mod validated_spec;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -57,19 +59,21 @@ use self::repositories::Repositories;
 use self::status_limits::fitted;
 use self::suspended_releases::Suspensions;
 use self::validated_spec::{HelmfileInputs, Timeouts};
-use super::applier::{self, ApplierKind, End, FinalizeOutcome, Observation, Pace, Pending};
-use super::kustomization::bases::{BuildPermits, SharedPermits};
-use super::kustomization::decryption::Decryption;
-use super::kustomization::key_services::KeyServices;
 use super::release_runner::MANAGER;
-use crate::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
+use windlass_runtime::applier::{
+    self, ApplierKind, End, FinalizeOutcome, Observation, Pace, Pending,
+};
+use windlass_runtime::build::bases::{BuildPermits, SharedPermits};
+use windlass_runtime::build::decryption::Decryption;
+use windlass_runtime::build::key_services::KeyServices;
 use windlass_runtime::hold_conditions;
 use windlass_runtime::kind::REQUESTED_AT;
 use windlass_runtime::object_watcher::Ownership;
 use windlass_runtime::reference::References;
 use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 
 /// Says for which version of helmfile a Helmfile of helmfile-operator was written.
 const DIALECT: &str = "helmfile.windlass.dev/dialect";
@@ -119,12 +123,27 @@ impl<K: Model> Default for HelmfileRunDetails<K> {
     }
 }
 
-type HelmfileRunReport<K> = applier::RunReport<K>;
-type Session<K> = applier::Session<K>;
+type HelmfileRunReport<K> = applier::RunReport<HelmfileController<K>>;
 
-impl<K: Model> ApplierKind for K {
+/// A run of a Helmfile.
+struct Session<'r, K: Model>(&'r applier::Session<HelmfileController<K>>);
+
+impl<K: Model> Deref for Session<'_, K> {
+    type Target = applier::Session<HelmfileController<K>>;
+
+    fn deref(&self) -> &Self::Target {
+        self.0
+    }
+}
+
+/// Runs the objects of a kind of Helmfiles.
+pub(crate) struct HelmfileController<K>(PhantomData<K>);
+
+impl<K: Model> ApplierKind for HelmfileController<K> {
+    type Object = K;
+
     const OWNED: &'static [&'static str] = &report::OWNED;
-    const ANNOTATIONS: &'static [&'static str] = <K as Model>::ANNOTATIONS;
+    const ANNOTATIONS: &'static [&'static str] = K::ANNOTATIONS;
     const STAYS_WITHOUT_KUBECONFIG: bool = true;
 
     type Own = HelmfileState;
@@ -132,26 +151,26 @@ impl<K: Model> ApplierKind for K {
     type SpecInputs = HelmfileInputs;
     type RunDetails = HelmfileRunDetails<K>;
 
-    fn unsupported(&self) -> Vec<&'static str> {
-        Model::unsupported(self)
+    fn unsupported(object: &K) -> Vec<&'static str> {
+        Model::unsupported(object)
     }
 
-    fn source(&self) -> Option<ObjectKey> {
-        helmfile_source::source(self)
+    fn source(object: &K) -> Option<ObjectKey> {
+        helmfile_source::source(object)
     }
 
-    fn has_tried(&self, revision: &str) -> bool {
-        report::is_at(self, revision)
+    fn has_tried(object: &K, revision: &str) -> bool {
+        report::is_at(object, revision)
     }
 
-    fn announcement(&self) -> String {
-        report::announcement(self)
+    fn announcement(object: &K) -> String {
+        report::announcement(object)
     }
 
-    fn check(&self) -> Result<Timeouts, Outcome> {
-        match self.fault() {
+    fn check(object: &K) -> Result<Timeouts, Outcome> {
+        match object.fault() {
             Some(outcome) => Err(outcome),
-            None => validated_spec::check(&self.asked()),
+            None => validated_spec::check(&object.asked()),
         }
     }
 
@@ -159,7 +178,7 @@ impl<K: Model> ApplierKind for K {
         Pace { interval: timeouts.interval, retry: timeouts.retry }
     }
 
-    fn observation(_: &Session<K>, _: &Self) -> Option<Observation> {
+    fn observation(_: &applier::Session<Self>, _: &K) -> Option<Observation> {
         None
     }
 
@@ -167,7 +186,10 @@ impl<K: Model> ApplierKind for K {
         own.releases.clear();
     }
 
-    async fn is_under_way(session: &Session<K>, object: &Arc<Self>) -> Result<bool, ClusterError> {
+    async fn is_under_way(
+        session: &applier::Session<Self>,
+        object: &Arc<K>,
+    ) -> Result<bool, ClusterError> {
         let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
         let memory = session.memory();
         let known = |row: &crds::helmfile::ReleaseRow| {
@@ -177,8 +199,8 @@ impl<K: Model> ApplierKind for K {
         Ok(rows.iter().any(|row| known(row).unwrap_or_else(|| report::is_under_way(row))))
     }
 
-    async fn pending(session: &Session<K>, object: &Arc<Self>) -> Pending {
-        let revision = session.known_revision(&object.asked());
+    async fn pending(session: &applier::Session<Self>, object: &Arc<K>) -> Pending {
+        let revision = Session(session).known_revision(&object.asked());
         let applied = object.status().and_then(|it| it.last_applied_revision.as_deref());
         let is_ready = object.status().is_some_and(|status| {
             status.observed_generation == object.meta().generation
@@ -193,45 +215,45 @@ impl<K: Model> ApplierKind for K {
     }
 
     async fn stop(
-        session: &Session<K>,
-        object: &Arc<Self>,
+        session: &applier::Session<Self>,
+        object: &Arc<K>,
     ) -> Result<Option<Duration>, ClusterError> {
-        session.stop(object).await
+        Session(session).stop(object).await
     }
 
-    fn where_stopped(&self) -> String {
-        match self.status().and_then(|it| it.last_attempted_revision.as_deref()) {
+    fn where_stopped(object: &K) -> String {
+        match object.status().and_then(|it| it.last_attempted_revision.as_deref()) {
             Some(revision) => format!("suspended; last attempted revision: {revision}"),
             None => "suspended before the first release was installed".to_owned(),
         }
     }
 
     async fn read(
-        session: &Session<K>,
-        object: &Self,
+        session: &applier::Session<Self>,
+        object: &K,
         references: &mut References,
     ) -> Result<HelmfileInputs, Outcome> {
-        let in_use = session.contexts_in_use(object);
+        let in_use = Session(session).contexts_in_use(object);
         validated_spec::read(&session.context, object, &in_use, references).await
     }
 
     async fn reconcile(
-        session: &Session<K>,
-        object: &Arc<Self>,
+        session: &applier::Session<Self>,
+        object: &Arc<K>,
         facts: Facts,
         timeouts: Timeouts,
     ) -> Result<Option<HelmfileRunReport<K>>, ClusterError> {
-        Ok(session.reconcile(object, facts, timeouts).await)
+        Ok(Session(session).reconcile(object, facts, timeouts).await)
     }
 
     async fn finalize(
-        session: &Session<K>,
-        object: &Arc<Self>,
+        session: &applier::Session<Self>,
+        object: &Arc<K>,
     ) -> Result<FinalizeOutcome<Self>, ClusterError> {
-        session.finalize(object).await
+        Session(session).finalize(object).await
     }
 
-    fn left_behind(&self, subject: &str) -> Event {
+    fn left_behind(object: &K, subject: &str) -> Event {
         finalize::left_behind(subject)
     }
 
@@ -239,7 +261,11 @@ impl<K: Model> ApplierKind for K {
         own.next_end.map(|end| end.saturating_duration_since(Instant::now()))
     }
 
-    fn report(_: &Session<K>, ended: HelmfileRunReport<K>, end: &End) -> applier::Report<Self> {
+    fn report(
+        _: &applier::Session<Self>,
+        ended: HelmfileRunReport<K>,
+        end: &End,
+    ) -> applier::Report<Self> {
         let HelmfileRunReport { object, came, .. } = ended;
         let object = came.book.as_ref().map_or(object, |book| book.object());
         // A request that came during the run is for the next one.
@@ -267,7 +293,7 @@ impl<K: Model> ApplierKind for K {
     }
 }
 
-impl<K: Model> Session<K> {
+impl<K: Model> Session<'_, K> {
     /// The contexts of releases that there are or that the last plan has.
     fn contexts_in_use(&self, object: &K) -> BTreeSet<String> {
         let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();

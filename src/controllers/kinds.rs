@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, operator};
 use crds::incidents::Incident;
-use crds::kustomize::Kustomization;
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
 use crds::release::ReleaseAudit;
 use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
@@ -16,8 +14,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::applier::ApplierController;
-use super::{helm_release, helmfile, kustomization};
+use super::helm_release::{self, HelmReleaseController};
+use super::helmfile::{self, HelmfileController};
+use super::kustomization::{self, KustomizationController};
 use image_controller::image_policy::ImagePolicyController;
 use image_controller::image_repository::ImageRepositoryController;
 use notification_controller::alert::AlertController;
@@ -142,20 +141,20 @@ const KINDS: &[KindRegistration] = &[
     KindRegistration::of::<SourceController<HTTPArchive>>().optional(),
     KindRegistration::of::<SourceController<HelmChart>>()
         .providing::<SourceController<HelmChart>>(),
-    KindRegistration::of::<ApplierController<HelmRelease>>()
-        .applying::<ApplierController<HelmRelease>>(helm_release::OWNERSHIP),
+    KindRegistration::of::<HelmReleaseController>()
+        .applying::<HelmReleaseController>(helm_release::OWNERSHIP),
     KindRegistration::of::<SourceController<HelmRepository>>()
         .providing::<SourceController<HelmRepository>>(),
-    KindRegistration::of::<ApplierController<Helmfile>>()
-        .applying::<ApplierController<Helmfile>>(helmfile::OWNERSHIP)
+    KindRegistration::of::<HelmfileController<Helmfile>>()
+        .applying::<HelmfileController<Helmfile>>(helmfile::OWNERSHIP)
         .optional(),
-    KindRegistration::of::<ApplierController<operator::Helmfile>>()
-        .applying::<ApplierController<operator::Helmfile>>(helmfile::operator::OWNERSHIP)
+    KindRegistration::of::<HelmfileController<operator::Helmfile>>()
+        .applying::<HelmfileController<operator::Helmfile>>(helmfile::operator::OWNERSHIP)
         .optional(),
     KindRegistration::of::<ImagePolicyController>().optional(),
     KindRegistration::of::<ImageRepositoryController>().optional(),
-    KindRegistration::of::<ApplierController<Kustomization>>()
-        .applying::<ApplierController<Kustomization>>(kustomization::OWNERSHIP),
+    KindRegistration::of::<KustomizationController>()
+        .applying::<KustomizationController>(kustomization::OWNERSHIP),
     KindRegistration::of::<SourceController<OCIRepository>>()
         .providing::<SourceController<OCIRepository>>(),
     KindRegistration::of::<ProviderController>().only(Settings::notifies).optional(),

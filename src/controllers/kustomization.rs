@@ -4,27 +4,25 @@
 //! run may not go on (`pause`), looking and writing (`executor`), deletion (`finalize`).
 
 mod audit;
-pub(crate) mod bases;
 mod build;
 mod ca_bundle;
-pub(super) mod decryption;
 mod executor;
 mod failure_cause;
 mod finalize;
 pub(crate) mod inputs;
-pub(crate) mod key_services;
 mod kustomization_file;
 mod lifecycle_holds;
 mod manifests;
 mod pause;
 mod report;
-pub(super) mod resolve;
+mod resolve;
 mod retry;
 pub(crate) mod scope;
 mod substitution;
 pub(crate) mod validated_spec;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -47,19 +45,20 @@ use self::inputs::Inputs;
 use self::lifecycle_holds::{HeldAttempt, LifecycleClearance, LifecycleHold};
 use self::retry::{BuildIdentity, LastApplied};
 use self::validated_spec::{ALLOW_EMPTY, DesiredKustomization, Timeouts};
-use super::applier::{
-    self, ApplierController, ApplierKind, End, FinalizeOutcome, Observation, Pace, Pending,
-};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
 use windlass_cluster::metrics::WakeReason;
+use windlass_runtime::applier::{
+    self, ApplierKind, End, FinalizeOutcome, Observation, Pace, Pending,
+};
+use windlass_runtime::build::decryption::MAC;
 use windlass_runtime::dependencies::DependencyTarget;
 use windlass_runtime::field_conflict::Contests;
 use windlass_runtime::object_watcher::Ownership;
 use windlass_runtime::permit::Priority;
 use windlass_runtime::reference::References;
 use windlass_runtime::target::ClusterTarget;
-use windlass_runtime::{artifact, hold, hold_conditions, progress, window};
+use windlass_runtime::{artifact, hold, hold_conditions, progress, source_reference, window};
 
 /// Field manager of what Kustomizations apply.
 pub(crate) const MANAGER: &str = Kustomization::CONTROLLER;
@@ -119,7 +118,7 @@ struct SettledBuild {
     warnings: Vec<String>,
 }
 
-impl DependencyTarget for ApplierController<Kustomization> {
+impl DependencyTarget for KustomizationController {
     type Object = Kustomization;
 }
 
@@ -148,8 +147,18 @@ struct KustomizationRunResults {
     audited: Vec<ObjectChange>,
 }
 
-type KustomizationRunReport = applier::RunReport<Kustomization>;
-type Session = applier::Session<Kustomization>;
+type KustomizationRunReport = applier::RunReport<KustomizationController>;
+
+/// A run of a Kustomization.
+struct Session<'r>(&'r applier::Session<KustomizationController>);
+
+impl Deref for Session<'_> {
+    type Target = applier::Session<KustomizationController>;
+
+    fn deref(&self) -> &Self::Target {
+        self.0
+    }
+}
 
 /// A run that has nothing but its outcome, about a revision.
 fn early(object: &Arc<Kustomization>, revision: &str, outcome: Outcome) -> KustomizationRunReport {
@@ -160,9 +169,14 @@ fn early(object: &Arc<Kustomization>, revision: &str, outcome: Outcome) -> Kusto
     KustomizationRunReport { came, ..KustomizationRunReport::early(object, outcome) }
 }
 
-impl ApplierKind for Kustomization {
+/// Runs Kustomizations.
+pub(crate) struct KustomizationController;
+
+impl ApplierKind for KustomizationController {
+    type Object = Kustomization;
+
     const OWNED: &'static [&'static str] = &report::OWNED;
-    const ANNOTATIONS: &'static [&'static str] = &[ALLOW_EMPTY, decryption::MAC];
+    const ANNOTATIONS: &'static [&'static str] = &[ALLOW_EMPTY, MAC];
     const STAYS_WITHOUT_KUBECONFIG: bool = false;
 
     type Own = KustomizationState;
@@ -170,38 +184,48 @@ impl ApplierKind for Kustomization {
     type SpecInputs = Inputs;
     type RunDetails = KustomizationRunDetails;
 
-    fn unsupported(&self) -> Vec<&'static str> {
-        validated_spec::unsupported(&self.spec)
+    fn unsupported(object: &Kustomization) -> Vec<&'static str> {
+        validated_spec::unsupported(&object.spec)
     }
 
-    fn source(&self) -> Option<ObjectKey> {
-        Some(resolve::source_node(&self.namespace().unwrap_or_default(), &self.spec.source_ref))
+    fn source(object: &Kustomization) -> Option<ObjectKey> {
+        Some(source_reference::source_node(
+            &object.namespace().unwrap_or_default(),
+            &object.spec.source_ref,
+        ))
     }
 
-    fn has_tried(&self, revision: &str) -> bool {
-        let applied = self.status.as_ref().and_then(|it| it.last_applied_revision.as_deref());
+    fn has_tried(object: &Kustomization, revision: &str) -> bool {
+        let applied = object.status.as_ref().and_then(|it| it.last_applied_revision.as_deref());
         applied == Some(revision)
     }
 
-    fn announcement(&self) -> String {
-        let status = self.status.as_ref();
-        applier::announcement(self, status.and_then(|it| it.last_applied_revision.as_deref()))
+    fn announcement(object: &Kustomization) -> String {
+        let status = object.status.as_ref();
+        applier::announcement(object, status.and_then(|it| it.last_applied_revision.as_deref()))
     }
 
-    fn stale(dependency: &Self, object: &Self, revision: &str) -> Option<DependencyState> {
+    fn stale(
+        dependency: &Kustomization,
+        object: &Kustomization,
+        revision: &str,
+    ) -> Option<DependencyState> {
         resolve::stale(dependency, object, revision)
     }
 
-    fn check(&self) -> Result<Timeouts, Outcome> {
-        validated_spec::check(&self.spec)
+    fn check(object: &Kustomization) -> Result<Timeouts, Outcome> {
+        validated_spec::check(&object.spec)
     }
 
     fn pace(timeouts: &Timeouts) -> Pace {
         Pace { interval: timeouts.interval, retry: timeouts.retry }
     }
 
-    fn observation(session: &Session, object: &Self) -> Option<Observation> {
-        if session.verify(object) == Verify::Everything {
+    fn observation(
+        session: &applier::Session<Self>,
+        object: &Kustomization,
+    ) -> Option<Observation> {
+        if Session(session).verify(object) == Verify::Everything {
             return None;
         }
         let memory = session.memory();
@@ -218,61 +242,67 @@ impl ApplierKind for Kustomization {
     }
 
     /// An attempt that waits is audited when its object is suspended; when a window closes, it goes on.
-    async fn is_under_way(session: &Session, object: &Arc<Self>) -> Result<bool, ClusterError> {
+    async fn is_under_way(
+        session: &applier::Session<Self>,
+        object: &Arc<Kustomization>,
+    ) -> Result<bool, ClusterError> {
         let is_suspended = hold::is_suspended(&**object, session.began);
         Ok(is_suspended && session.memory().attempts.has_open())
     }
 
-    async fn pending(session: &Session, object: &Arc<Self>) -> Pending {
-        let pending = session.pending(object).await;
+    async fn pending(session: &applier::Session<Self>, object: &Arc<Kustomization>) -> Pending {
+        let pending = Session(session).pending(object).await;
         // Something else is next, and no window is open for it.
         if matches!(pending, Pending::Change(_)) {
-            session
+            Session(session)
                 .audit_stopped(object, |_| false, "another revision or spec waits for a window")
                 .await;
         }
         pending
     }
 
-    async fn stop(session: &Session, object: &Arc<Self>) -> Result<Option<Duration>, ClusterError> {
-        session.audit_stopped(object, |_| false, "the Kustomization is suspended").await;
+    async fn stop(
+        session: &applier::Session<Self>,
+        object: &Arc<Kustomization>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        Session(session).audit_stopped(object, |_| false, "the Kustomization is suspended").await;
         session.finish_suspended(object).await
     }
 
-    fn where_stopped(&self) -> String {
-        pause::where_stopped(self)
+    fn where_stopped(object: &Kustomization) -> String {
+        pause::where_stopped(object)
     }
 
     async fn read(
-        session: &Session,
-        object: &Self,
+        session: &applier::Session<Self>,
+        object: &Kustomization,
         references: &mut References,
     ) -> Result<Inputs, Outcome> {
         Inputs::read(&session.context.settings, object, references).await
     }
 
     async fn reconcile(
-        session: &Session,
-        object: &Arc<Self>,
+        session: &applier::Session<Self>,
+        object: &Arc<Kustomization>,
         facts: Facts,
         timeouts: Timeouts,
     ) -> Result<Option<KustomizationRunReport>, ClusterError> {
-        Ok(Some(session.reconcile(object, facts, timeouts).await))
+        Ok(Some(Session(session).reconcile(object, facts, timeouts).await))
     }
 
     async fn finalize(
-        session: &Session,
-        object: &Arc<Self>,
+        session: &applier::Session<Self>,
+        object: &Arc<Kustomization>,
     ) -> Result<FinalizeOutcome<Self>, ClusterError> {
-        session.finalize(object).await
+        Session(session).finalize(object).await
     }
 
-    fn left_behind(&self, subject: &str) -> Event {
-        report::left_behind(self, subject)
+    fn left_behind(object: &Kustomization, subject: &str) -> Event {
+        report::left_behind(object, subject)
     }
 
     fn report(
-        session: &Session,
+        session: &applier::Session<Self>,
         ended: KustomizationRunReport,
         end: &End,
     ) -> applier::Report<Self> {
@@ -314,7 +344,7 @@ fn is_at_end(outcome: &Outcome) -> bool {
     outcome.is_settled() || matches!(outcome, Outcome::Failed(why, ..) if *why == reason::CONTESTED)
 }
 
-impl Session {
+impl Session<'_> {
     async fn reconcile(
         &self,
         object: &Arc<Kustomization>,
@@ -325,7 +355,7 @@ impl Session {
         let own = &self.node.namespace;
         let source = &object.spec.source_ref;
         let retry_at = self.in_future(requeue);
-        let artifact = match resolve::artifact(&self.context, own, source, retry_at) {
+        let artifact = match source_reference::artifact(&self.context, own, source, retry_at) {
             Ok(artifact) => artifact,
             Err(outcome) => return KustomizationRunReport::early(object, outcome),
         };
@@ -649,8 +679,8 @@ mod tests {
             .unwrap()
         };
         let applied = of(json!({"lastAppliedRevision": "main@sha1:1"}));
-        assert!(applied.has_tried("main@sha1:1"));
-        assert!(!applied.has_tried("main@sha1:2"));
-        assert!(!of(json!({})).has_tried(""));
+        assert!(KustomizationController::has_tried(&applied, "main@sha1:1"));
+        assert!(!KustomizationController::has_tried(&applied, "main@sha1:2"));
+        assert!(!KustomizationController::has_tried(&of(json!({})), ""));
     }
 }

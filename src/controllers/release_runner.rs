@@ -25,7 +25,6 @@ pub(crate) mod release_conflict;
 pub(crate) mod render;
 mod step_error;
 pub(crate) mod storage;
-pub(crate) mod workload_pods;
 mod write;
 
 use std::sync::Arc;

@@ -481,7 +481,7 @@ pub fn manager_of_spec(meta: &ObjectMeta) -> String {
 }
 
 /// The field manager that last wrote an annotation of an object.
-pub fn manager_of_annotation(meta: &ObjectMeta, key: &str) -> String {
+pub(crate) fn manager_of_annotation(meta: &ObjectMeta, key: &str) -> String {
     let key = format!("f:{key}");
     manager(meta, |fields| !fields["f:metadata"]["f:annotations"][&key].is_null())
 }

@@ -57,7 +57,7 @@ impl Dependencies {
     ///
     /// # Errors
     /// `dependsOn` is too long. The annotation cannot be read, names a kind on which nothing can depend, or another namespace where that is not allowed.
-    pub fn named_by<K: OurKind + Applier>(
+    pub(crate) fn named_by<K: OurKind + Applier>(
         &self,
         object: &K,
         is_blocked: bool,

@@ -15,7 +15,7 @@ use windlass_cluster::kind::OurKind;
 
 /// The state of what any object's `dependsOn` names among its kind; `stale` asks what else a dependency that is ready
 /// has to be.
-pub async fn named_by<K: OurKind + ReconciledObject>(
+pub(crate) async fn named_by<K: OurKind + ReconciledObject>(
     context: &Context,
     store: &Store<K>,
     object: &Arc<K>,

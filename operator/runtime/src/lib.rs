@@ -1,21 +1,26 @@
 //! What an object of any kind needs to be run.
 //!
-//! Here: how a kind is run ([`run`]) and what it says of that ([`kind`]); what every run may use ([`context`]): the queue
-//! ([`work_queue`]), objects as last seen ([`object_store`]), permits ([`permit`]), work that blocks
-//! ([`blocking_task`]), sources ([`catalog`]) and their files
-//! ([`artifact`]), what specs name ([`reference`]), clusters and users ([`target`]), applied objects ([`object_watcher`]),
-//! servers ([`http_clients`]); whether a run may begin ([`gate`], [`hold`], [`window`], [`lifecycle`]); and what is said of
-//! it ([`record`], [`progress`], [`hold_conditions`], [`audit`]).
-//! Elsewhere: sources (crate `source-controller`), other kinds, and what appliers share (the
-//! program), notifications (crate
-//! `notification-controller`), the Kubernetes client (crate `windlass-cluster`),
-//! flags (crate `windlass-serve`), decisions (engines `reconcile`, `apply` and `release`).
+//! Here: how a kind is run ([`run`]) and what it says of that ([`kind`]); what every run may use ([`context`]): the
+//! queue ([`work_queue`]), objects as last seen ([`object_store`]), permits ([`permit`]), work that blocks
+//! ([`blocking_task`]), sources ([`catalog`]) and their files ([`artifact`]), what specs name ([`reference`]), clusters
+//! and users ([`target`]), applied objects ([`object_watcher`]), servers ([`http_clients`]); whether a run may begin
+//! ([`gate`], [`hold`], [`window`], [`lifecycle`]); and what is said of it ([`record`], [`progress`],
+//! [`hold_conditions`], [`audit`]).
+//! What appliers share: their run ([`applier`]), how they name the source of their files ([`source_reference`]), what
+//! builds of files take ([`build`], [`time_limit`], [`random`]), the guard of definitions ([`crd_guard`]), and the Pods
+//! behind a failure ([`workload_pods`]).
+//! Elsewhere: sources (crate `source-controller`), other kinds (the program), notifications (crate
+//! `notification-controller`), the Kubernetes client (crate `windlass-cluster`), flags (crate `windlass-serve`),
+//! decisions (engines `reconcile`, `apply` and `release`).
 
+pub mod applier;
 pub mod artifact;
 pub mod audit;
 pub mod blocking_task;
+pub mod build;
 pub mod catalog;
 pub mod context;
+pub mod crd_guard;
 pub mod crd_watch;
 pub mod dependencies;
 pub mod egress;
@@ -35,12 +40,16 @@ pub mod object_watcher;
 pub mod own_kinds;
 pub mod permit;
 pub mod progress;
+pub mod random;
 pub mod record;
 pub mod reference;
 pub mod rights_watch;
 pub mod run;
 pub mod run_error;
+pub mod source_reference;
 pub mod target;
+pub mod time_limit;
 pub mod unsupported;
 pub mod window;
 pub mod work_queue;
+pub mod workload_pods;

@@ -116,7 +116,7 @@ impl ClusterTarget {
     }
 
     /// The same cluster, spoken to as windlass or as the kubeconfig's own user.
-    pub fn as_ourselves(&self) -> &Cluster {
+    pub(crate) fn as_ourselves(&self) -> &Cluster {
         &self.destination.cluster
     }
 
@@ -126,7 +126,7 @@ impl ClusterTarget {
     }
 
     /// Whether requests are in the name of a ServiceAccount that a spec or a flag names.
-    pub fn is_impersonated(&self) -> bool {
+    pub(crate) fn is_impersonated(&self) -> bool {
         !self.key.user.is_empty()
     }
 

@@ -14,7 +14,7 @@ use sources::bases::without_credentials;
 use sources::disk::{self, Disk};
 
 use crate::cli::template;
-use crate::time_limit::TimeLimit;
+use windlass_runtime::time_limit::TimeLimit;
 
 /// The disk, and the program that fetches charts.
 #[derive(Debug)]

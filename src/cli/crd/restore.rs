@@ -1,7 +1,7 @@
 //! `windlass crd restore`: creates a definition and its objects from the export that was made before they were deleted.
 //!
 //! It can be repeated: what exists is left as it is, and what is missing is created.
-//! Elsewhere: making the export (`controllers::crd_guard::export`), finding it (`stored_exports`), reading it (engine
+//! Elsewhere: making the export (`windlass_runtime::crd_guard::export`), finding it (`stored_exports`), reading it (engine
 //! `crdguard`).
 
 use std::process::ExitCode;
@@ -18,10 +18,10 @@ use tokio::time::Instant;
 
 use super::stored_exports::CrdExport;
 use super::{CrdCommonArgs, definitions};
-use crate::controllers::crd_guard::claims::UNOWNED;
-use crate::controllers::crd_guard::{is_definition, object_check};
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::crd_guard::claims::UNOWNED;
+use windlass_runtime::crd_guard::{is_definition, object_check};
 
 /// How many objects are created at once.
 const AT_ONCE: usize = 8;

@@ -1,6 +1,6 @@
 //! Finds an export among the Secrets of a namespace, and reads it.
 //!
-//! Elsewhere: making it (`controllers::crd_guard::export`), creating what it has (`restore`).
+//! Elsewhere: making it (`windlass_runtime::crd_guard::export`), creating what it has (`restore`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use crdguard::Import;
 use objects::Gvk;
 use serde_json::Value;
 
-use crate::controllers::crd_guard::export::{
+use windlass_cluster::Cluster;
+use windlass_runtime::crd_guard::export::{
     DIGEST, EXPORT, KEY, NAME, OBJECTS, PARTS, TIME, export_name, secret_name,
 };
-use windlass_cluster::Cluster;
 
 /// An export, as the annotations of its Secrets have it.
 #[derive(Debug, Clone, PartialEq, Eq)]

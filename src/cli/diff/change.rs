@@ -9,9 +9,9 @@ use objects::{Masking, Object, ObjectId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::controllers::crd_guard::is_definition;
 use windlass_cluster::Cluster;
 use windlass_cluster::discovery::Resource;
+use windlass_runtime::crd_guard::is_definition;
 
 /// What would happen to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

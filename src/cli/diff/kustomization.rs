@@ -14,12 +14,12 @@ use objects::{Object, ObjectId};
 
 use super::change::{Action, ComparisonResult, DiffChange, Difference, PendingObjects, taken_over};
 use crate::cli::render::kustomization::KustomizationBuild;
-use crate::controllers::crd_guard::is_definition;
 use crate::controllers::kustomization::MANAGER;
 use crate::controllers::kustomization::validated_spec::DesiredKustomization;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::objects::Mode;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::crd_guard::is_definition;
 use windlass_serve::settings::Settings;
 
 const RECREATED: &str = "an immutable field changes: the object is deleted and created again";

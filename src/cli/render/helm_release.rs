@@ -30,9 +30,9 @@ use crate::controllers::release_runner::manifest_objects;
 use crate::controllers::release_runner::postrender::PostRenderers;
 use crate::controllers::release_runner::render;
 use crate::controllers::release_runner::storage::{Storage, StorageError};
-use crate::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_cluster::Cluster;
 use windlass_cluster::capabilities::ServerCapabilities;
+use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_serve::settings::Settings;
 
 /// How long the API server may take to respond to a `lookup`.
@@ -229,7 +229,7 @@ fn env(served: &ServerCapabilities, stop: Stop, finder: Finder) -> Env {
     Env {
         now: Time::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), local.clone()),
         local,
-        random: Arc::new(crate::random::fill),
+        random: Arc::new(windlass_runtime::random::fill),
         capabilities: Arc::new(capabilities),
         cluster: Some(Arc::new(finder)),
         stop,

@@ -11,14 +11,14 @@ use tree::{FileTree, RelPath};
 
 use super::checkout::Checkout;
 use super::{ArtifactOrigin, fetched, on_large_stack, outcome_error, references, typed};
-use crate::controllers::kustomization::bases::Bases;
 use crate::controllers::kustomization::inputs::Inputs;
-use crate::controllers::kustomization::key_services::KeyServices;
 use crate::controllers::kustomization::scope::scoped;
 use crate::controllers::kustomization::validated_spec::{
     self, BuildRequest, DesiredKustomization, Servers,
 };
 use windlass_cluster::Cluster;
+use windlass_runtime::build::bases::Bases;
+use windlass_runtime::build::key_services::KeyServices;
 use windlass_serve::settings::Settings;
 
 /// Why bases on other servers are not fetched.

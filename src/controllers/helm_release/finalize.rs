@@ -9,18 +9,18 @@ use std::time::Duration;
 use crds::helm::HelmRelease;
 
 use super::validated_spec::{self, Timeouts};
-use super::{HelmReleaseRunReport, Session, status, template};
-use crate::controllers::applier::{AFTER_REFUSAL, FinalizeOutcome};
+use super::{HelmReleaseController, HelmReleaseRunReport, Session, status, template};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
+use windlass_runtime::applier::{AFTER_REFUSAL, FinalizeOutcome};
 use windlass_runtime::hold;
 
-impl Session {
+impl Session<'_> {
     /// The object goes: so does its release, unless it is suspended.
     pub(super) async fn finalize(
         &self,
         object: &Arc<HelmRelease>,
-    ) -> Result<FinalizeOutcome<HelmRelease>, ClusterError> {
+    ) -> Result<FinalizeOutcome<HelmReleaseController>, ClusterError> {
         let later = |ended, timeouts| Ok(FinalizeOutcome::Later(Box::new(ended), timeouts));
         if hold::is_suspended(&**object, self.began) {
             // Parity(flux): a suspended HelmRelease leaves its release and its HelmChart behind, so that another owner
@@ -56,7 +56,7 @@ impl Session {
     async fn without_release(
         &self,
         object: &Arc<HelmRelease>,
-    ) -> Result<FinalizeOutcome<HelmRelease>, ClusterError> {
+    ) -> Result<FinalizeOutcome<HelmReleaseController>, ClusterError> {
         template::remove(&self.context, object).await?;
         Ok(FinalizeOutcome::Done(object.clone()))
     }

@@ -21,11 +21,11 @@ use release::status::{RELEASED, ReleaseStatus};
 
 use super::validated_spec::{self, ReleaseInputs, Timeouts};
 use super::{HelmReleaseRunReport, Session, chart, post_renderers, status};
-use crate::controllers::applier::Pending;
 use crate::controllers::release_runner::DesiredRelease;
 use crate::controllers::release_runner::action_options::ActionOptions;
 use crate::controllers::release_runner::storage::Storage;
 use windlass_cluster::ClusterError;
+use windlass_runtime::applier::Pending;
 use windlass_runtime::target::ClusterTarget;
 use windlass_runtime::{hold, lifecycle, window};
 
@@ -42,7 +42,7 @@ pub(super) fn rollback(object: &HelmRelease) -> Option<Rollback> {
     is_wanted.then_some(asked)
 }
 
-impl Session {
+impl Session<'_> {
     /// What a run would do if no window stood in its way.
     pub(super) fn pending(&self, object: &HelmRelease) -> Pending {
         let is_ready = object.condition("Ready").is_some_and(|it| it.status == "True")

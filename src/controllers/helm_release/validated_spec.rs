@@ -25,10 +25,11 @@ use release::snapshot::Filter;
 use release::target::ReleaseTarget;
 use sha2::{Digest as _, Sha256};
 
-use crate::controllers::applier::{self, ApplierKind as _};
+use super::HelmReleaseController;
 use crate::controllers::release_runner::audit::origin;
 use crate::controllers::release_runner::postrender;
 pub(crate) use crate::controllers::release_runner::target_of as target;
+use windlass_runtime::applier::{self, ApplierKind as _};
 use windlass_runtime::ignore_rules::ignored;
 use windlass_runtime::kind::REQUESTED_AT;
 use windlass_serve::settings::Settings;
@@ -150,7 +151,7 @@ pub(in crate::controllers) fn desired(
     let common_metadata_digest = postrender::metadata_digest(spec.common_metadata.as_ref());
     let inputs = inputs(spec, &target, &parts, &post_renderers_digest, &common_metadata_digest);
     let failures = object.status.as_ref().map_or(0, |status| status.failures);
-    let interval = applier::interval(object, HelmRelease::pace(timeouts), settings);
+    let interval = applier::interval(object, HelmReleaseController::pace(timeouts), settings);
     let retry = retry(failures, settings);
     ReleaseDesiredState {
         owner: object.uid().unwrap_or_default(),

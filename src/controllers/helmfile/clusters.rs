@@ -12,8 +12,8 @@ use reconcile::{Outcome, Wake, reason};
 use super::model::Model;
 use super::plan::{HelmfilePlan, Key};
 use super::{HELMFILE_ERROR, Session};
-use crate::controllers::applier::finalize::FinalizeTarget;
 use windlass_cluster::ClusterError;
+use windlass_runtime::applier::finalize::FinalizeTarget;
 use windlass_runtime::context::Context;
 use windlass_runtime::reference::References;
 use windlass_runtime::target::{ClusterTarget, TargetSpec};
@@ -152,7 +152,7 @@ pub(super) fn of_rows(rows: &[ReleaseRow]) -> BTreeSet<String> {
     rows.iter().map(|row| row.kube_context.clone()).collect()
 }
 
-impl<K: Model> Session<K> {
+impl<K: Model> Session<'_, K> {
     /// The clusters of the rows, for what has to come to an end there.
     pub(super) async fn usable_places(&self, object: &K, spec: &HelmfileSpec) -> Places {
         // All references are watched before a missing one ends the run.

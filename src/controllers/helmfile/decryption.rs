@@ -16,10 +16,10 @@ use sops::{Error, MacPolicy, SopsFormat};
 use zeroize::Zeroizing;
 
 use super::HELMFILE_ERROR;
-use crate::controllers::kustomization::decryption::{Decryption, mac_policy, revealed_in_file};
-use crate::controllers::kustomization::key_services::KeyServices;
-use crate::time_limit::TimeLimit;
+use windlass_runtime::build::decryption::{Decryption, mac_policy, revealed_in_file};
+use windlass_runtime::build::key_services::KeyServices;
 use windlass_runtime::reference::References;
+use windlass_runtime::time_limit::TimeLimit;
 use windlass_serve::settings::Settings;
 
 /// Says why nothing is decrypted.
@@ -162,7 +162,7 @@ fn answer_all(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time_limit::TIME_LIMIT;
+    use windlass_runtime::time_limit::TIME_LIMIT;
 
     /// What a plan gets for a file.
     fn answer(decrypting: Option<Decrypting>, data: &[u8]) -> DataKeyResult {
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_file_is_decrypted_beside_the_plan_which_gets_the_reason_if_it_is_not() {
         let services = KeyServices::Refused("there are none");
-        let keys = Arc::new(Decryption::without_keys());
+        let keys = Arc::new(Decryption::without_keys(MacPolicy::Require));
         let why = answer(Some(Decrypting { keys, services }), b"a: 1\n").unwrap_err();
         assert_eq!(why, "failed to load encrypted YAML data: sops metadata not found");
     }
@@ -192,7 +192,7 @@ mod tests {
     fn a_plan_that_panics_does_not_leave_the_thread_waiting() {
         let stop = Stop::default();
         let time = TimeLimit::start(TIME_LIMIT, &stop);
-        let keys = Arc::new(Decryption::without_keys());
+        let keys = Arc::new(Decryption::without_keys(MacPolicy::Require));
         let services = KeyServices::Refused("there are none");
         let planned = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             during(Some(Decrypting { keys, services }), &stop, &time, |_| panic!("on purpose"))

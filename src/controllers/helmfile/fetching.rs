@@ -17,8 +17,8 @@ use tree::{FileTree as _, RelPath};
 use super::files::Beside;
 use super::helmfile_source;
 use super::repositories::Repositories;
-use crate::controllers::kustomization::bases::SharedPermits;
-use crate::time_limit::TimeLimit;
+use windlass_runtime::build::bases::SharedPermits;
+use windlass_runtime::time_limit::TimeLimit;
 
 /// How many addresses a helmfile may name.
 const MOST_ADDRESSES: usize = 128;

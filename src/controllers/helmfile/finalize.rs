@@ -15,18 +15,18 @@ use super::release_reconciler::{HelmfileRun, UnreachableClusters};
 use super::release_states::Book;
 use super::suspended_releases::Suspensions;
 use super::validated_spec::{self, Timeouts};
-use super::{HelmfileRunDetails, HelmfileRunReport, Session, report};
-use crate::controllers::applier::FinalizeOutcome;
+use super::{HelmfileController, HelmfileRunDetails, HelmfileRunReport, Session, report};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
+use windlass_runtime::applier::FinalizeOutcome;
 use windlass_runtime::hold;
 
-impl<K: Model> Session<K> {
+impl<K: Model> Session<'_, K> {
     /// The object goes: so do its releases, by policy.
     pub(super) async fn finalize(
         &self,
         object: &Arc<K>,
-    ) -> Result<FinalizeOutcome<K>, ClusterError> {
+    ) -> Result<FinalizeOutcome<HelmfileController<K>>, ClusterError> {
         let spec = object.asked();
         let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
         let stays = !validated_spec::uninstalls(&spec) || hold::is_suspended(&**object, self.began);

@@ -19,11 +19,10 @@ use tree::MemoryTree;
 
 use super::Session;
 use super::model::Model;
-use crate::controllers::kustomization::resolve;
 use windlass_runtime::catalog::SOURCE_NOT_VERIFIED;
 use windlass_runtime::context::Context;
 use windlass_runtime::target::ClusterTarget;
-use windlass_runtime::{artifact, hold_conditions};
+use windlass_runtime::{artifact, hold_conditions, source_reference};
 
 /// The origin of a helmfile: the artifact of a source, or an address that is fetched anew at each interval.
 #[derive(Clone)]
@@ -69,7 +68,7 @@ impl Origin {
 /// The node of the source that a spec names.
 pub(super) fn source<K: Model>(object: &K) -> Option<ObjectKey> {
     let own = object.namespace().unwrap_or_default();
-    object.asked().source_ref.as_ref().map(|source| resolve::source_node(&own, source))
+    object.asked().source_ref.as_ref().map(|source| source_reference::source_node(&own, source))
 }
 
 /// What of `source` and `sourceRef` cannot be used.
@@ -144,7 +143,7 @@ pub(super) fn getter_for(
     Ok(getter(context, known, cancel, GetterLimits::default().time))
 }
 
-impl<K: Model> Session<K> {
+impl<K: Model> Session<'_, K> {
     /// The revision that is known without a request; nothing if there is none.
     pub(super) fn known_revision(&self, spec: &HelmfileSpec) -> Option<String> {
         let Some(source) = &spec.source_ref else {
@@ -153,7 +152,9 @@ impl<K: Model> Session<K> {
             return fetched.map(|it| it.revision.clone());
         };
         let own = &self.node.namespace;
-        resolve::artifact(&self.context, own, source, self.began).ok().map(|it| it.revision)
+        source_reference::artifact(&self.context, own, source, self.began)
+            .ok()
+            .map(|it| it.revision)
     }
 
     /// Where the helmfile comes from now.
@@ -185,9 +186,9 @@ impl<K: Model> Session<K> {
         };
         let retry_at = self.in_future(self.context.settings.requeue_dependency);
         let own = &self.node.namespace;
-        let artifact = resolve::artifact(&self.context, own, source, retry_at)?;
-        let is_elsewhere = resolve::is_elsewhere(&self.context, own, source);
-        let source = resolve::source_node(own, source);
+        let artifact = source_reference::artifact(&self.context, own, source, retry_at)?;
+        let is_elsewhere = source_reference::is_elsewhere(&self.context, own, source);
+        let source = source_reference::source_node(own, source);
         Ok(Origin::Artifact { source, artifact: Box::new(artifact), is_elsewhere })
     }
 

@@ -23,8 +23,6 @@ use tokio::time::Instant;
 
 use super::model::Model;
 use super::release_states::ReleaseOwner;
-use crate::controllers::crd_guard::error::GuardError;
-use crate::controllers::crd_guard::{Guard, ManifestPermission, is_definition};
 use crate::controllers::release_runner::audit::subject;
 use crate::controllers::release_runner::definitions::{EstablishError, established};
 use crate::controllers::release_runner::{Owner as _, manifest_objects};
@@ -32,6 +30,8 @@ use windlass_cluster::ClusterError;
 use windlass_cluster::objects::Mode;
 use windlass_runtime::audit::{self, cut, text, took, when};
 use windlass_runtime::context::Context;
+use windlass_runtime::crd_guard::error::GuardError;
+use windlass_runtime::crd_guard::{Guard, ManifestPermission, is_definition};
 use windlass_runtime::kind::node_of;
 use windlass_runtime::permit::RunPermit;
 use windlass_runtime::target::ClusterTarget;

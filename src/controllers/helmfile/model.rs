@@ -8,14 +8,13 @@ use crds::ReconciledObject;
 use crds::helmfile::{Helmfile, HelmfileSpec, HelmfileStatus};
 use reconcile::{Outcome, ROLLBACK};
 
-use super::{OWNERSHIP, report, validated_spec};
-use crate::controllers::applier::ApplierController;
-use crate::controllers::kustomization::decryption::MAC;
+use super::{HelmfileController, OWNERSHIP, report, validated_spec};
 use windlass_cluster::kind::OurKind;
+use windlass_runtime::build::decryption::MAC;
 use windlass_runtime::dependencies::DependencyTarget;
 use windlass_runtime::object_watcher::Ownership;
 
-impl<K: Model> DependencyTarget for ApplierController<K> {
+impl<K: Model> DependencyTarget for HelmfileController<K> {
     type Object = K;
 
     fn release_not_ready(object: &K, release: &str) -> Option<String> {

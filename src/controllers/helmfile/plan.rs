@@ -30,8 +30,8 @@ use super::files::Beside;
 use super::hooks::Hooks;
 use super::values;
 use crate::controllers::release_runner::chart::LoadedChart;
-use crate::time_limit::TimeLimit;
 use windlass_cluster::capabilities::ServerCapabilities;
+use windlass_runtime::time_limit::TimeLimit;
 
 /// A release: its cluster, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -193,7 +193,7 @@ fn made(
     let now = jiff::Timestamp::now();
     let utc = Zone::fixed("UTC", 0);
     let now = Time::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), utc.clone());
-    let random = Arc::new(crate::random::fill);
+    let random = Arc::new(windlass_runtime::random::fill);
     let fetching = Fetching::new(files.clone(), &directory, reaching, limit)?;
     let helmfile_environment =
         HelmfileEnvironment::new(files.clone(), inputs.variables, now.clone(), utc, random)
@@ -495,7 +495,7 @@ impl Helm for HelmTemplateRenderer {
         let env = Env {
             now: self.now.clone(),
             local,
-            random: Arc::new(crate::random::fill),
+            random: Arc::new(windlass_runtime::random::fill),
             capabilities: Arc::new(capabilities),
             cluster: None,
             stop: self.stop.clone(),

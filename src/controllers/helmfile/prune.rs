@@ -63,7 +63,7 @@ enum PruneProgress {
     Nothing,
 }
 
-impl<K: Model> Session<K> {
+impl<K: Model> Session<'_, K> {
     /// Uninstalls releases that are no longer in the helmfile, or gives them up. Those of a cluster wait until `kept`
     /// says that all other releases there are as the helmfile says. Nothing where the Helmfile changed meanwhile.
     pub(super) async fn prune(
@@ -338,7 +338,7 @@ impl<K: Model> Session<K> {
 
 /// Releases that are uninstalled while they have their turns.
 struct Uninstalling<'k, K: Model> {
-    session: &'k Session<K>,
+    session: &'k Session<'k, K>,
     leaving: &'k [Removal],
     run: &'k HelmfileRun<'k, K>,
     outcomes: Mutex<Outcomes>,

@@ -52,7 +52,7 @@ fn operation(key: &Key, digest: &str) -> String {
 /// The outcome of applying hooks that do not continue.
 type ReapplyResult = Result<(), Outcome>;
 
-impl<K: Model> Session<K> {
+impl<K: Model> Session<'_, K> {
     /// Applies what the hooks of a release name once it is as the helmfile says: also those before an operation, where none
     /// began. Nothing where the Helmfile changed meanwhile.
     pub(super) async fn reapply(

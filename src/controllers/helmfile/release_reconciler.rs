@@ -177,7 +177,7 @@ impl UnreachableClusters {
     }
 }
 
-impl<K: Model> Session<K> {
+impl<K: Model> Session<'_, K> {
     /// The node of a release, under which its objects are watched.
     pub(super) fn part(&self, key: &Key) -> ObjectKey {
         self.node.part(&key.to_string())
@@ -549,7 +549,7 @@ fn outcome_text(outcome: &Outcome) -> String {
 
 /// The releases of a plan while they have their turns.
 struct Keeping<'k, K: Model> {
-    session: &'k Session<K>,
+    session: &'k Session<'k, K>,
     planned: &'k HelmfilePlan,
     run: &'k HelmfileRun<'k, K>,
     noted: Mutex<PassNotes>,

@@ -13,8 +13,8 @@ use reconcile::{ConditionStatus, Conditions, Outcome, Reason, Time, Wake, reason
 use super::model::{self, Model};
 use super::plan::Key;
 use super::release_reconciler::{Outcomes, ReleaseProgress};
-use crate::controllers::applier;
 use windlass_cluster::events::{Event, Severity};
+use windlass_runtime::applier;
 use windlass_runtime::dependencies::shortened;
 use windlass_runtime::hold_conditions;
 use windlass_runtime::record::{conditions_of, listed, status_of};

@@ -32,7 +32,7 @@ enum RemoteBases {
 }
 
 impl RemoteBases {
-    /// As for the bases of a Kustomization (`kustomization/bases.rs`).
+    /// As for the bases of a Kustomization (`windlass_runtime::build::bases`).
     fn new(no_remote_bases: bool, insecure_remote_bases: bool, is_home: bool) -> Self {
         if no_remote_bases {
             Self::Listed

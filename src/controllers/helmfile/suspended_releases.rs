@@ -1,7 +1,7 @@
 //! Releases that `spec.suspendedReleases` suspends: which they are, and what their outcome is.
 //!
 //! A suspended release is neither changed nor uninstalled, also if the helmfile drops it or the Helmfile is deleted.
-//! Elsewhere: a Helmfile that is suspended as a whole (`applier::pause`).
+//! Elsewhere: a Helmfile that is suspended as a whole (`windlass_runtime::applier`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(super) struct Removal {
     pub(super) permit: RemovalPermit,
 }
 
-impl<K: Model> Session<K> {
+impl<K: Model> Session<'_, K> {
     /// Whether the uninstallation of a release may begin, or go on if it has begun.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use super::model::Model;
 use super::plan::HelmfilePlan;
 use super::{clusters, decryption, helmfile_source};
 use crate::controllers::helm_release::values::{self, Values};
-use crate::controllers::kustomization::decryption::Decryption;
+use windlass_runtime::build::decryption::Decryption;
 use windlass_runtime::context::Context;
 use windlass_runtime::ignore_rules::ignored;
 use windlass_runtime::reference::References;

@@ -21,11 +21,11 @@ use objects::Masking;
 use reconcile::{Condition, ConditionStatus, Outcome, READY, Time};
 
 use super::retry::BuildIdentity;
-use super::{KustomizationRunReport, Session, resolve};
+use super::{KustomizationRunReport, Session};
 use windlass_runtime::audit::{self, listed, manager_of_spec, text, took, when};
-use windlass_runtime::hold_conditions;
 use windlass_runtime::kind::REQUESTED_AT;
 use windlass_runtime::record::conditions_of;
+use windlass_runtime::{hold_conditions, source_reference};
 
 /// What is remembered of attempts, for their audits.
 #[derive(Default)]
@@ -113,7 +113,7 @@ fn causes(object: &Kustomization, revision: &str) -> Vec<AuditCause> {
     let mut causes = Vec::new();
     if applied_revision(object) != Some(revision) {
         let own = object.namespace().unwrap_or_default();
-        let source = resolve::source_node(&own, &object.spec.source_ref).to_string();
+        let source = source_reference::source_node(&own, &object.spec.source_ref).to_string();
         let version = text(revision);
         causes.push(AuditCause { object: text(source), version, ..of(AuditCauseKind::Source) });
     }
@@ -230,7 +230,7 @@ impl Attempts {
     }
 }
 
-impl Session {
+impl Session<'_> {
     /// Writes the audit of an attempt that came to its end, before the status reports that. `object` is the Kustomization as
     /// it was when the run began.
     pub(super) async fn audit(

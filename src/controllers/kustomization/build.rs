@@ -1,6 +1,6 @@
 //! From an artifact to the desired state, or the finding that there is nothing to build.
 //!
-//! Elsewhere: where the artifact comes from (`resolve.rs`), what is in it (`manifests.rs`, `validated_spec.rs`).
+//! Elsewhere: where the artifact comes from (`windlass_runtime::source_reference`), what is in it (`manifests.rs`, `validated_spec.rs`).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,14 +11,14 @@ use kube::core::Resource as _;
 use reconcile::{Outcome, Wake, reason};
 use tokio_util::sync::CancellationToken;
 
-use super::bases::{Bases, BuildPermits, SharedPermits};
 use super::executor::Verify;
 use super::inputs::Inputs;
-use super::key_services::KeyServices;
 use super::validated_spec::{self, BuildRequest, DesiredKustomization, Servers, Timeouts};
-use super::{KustomizationRunReport, Session, early, resolve};
-use windlass_runtime::artifact;
+use super::{KustomizationRunReport, Session, early};
+use windlass_runtime::build::bases::{Bases, BuildPermits, SharedPermits};
+use windlass_runtime::build::key_services::KeyServices;
 use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::{artifact, source_reference};
 
 /// What a build came to.
 pub(super) enum BuildOutcome {
@@ -46,7 +46,7 @@ fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     })
 }
 
-impl Session {
+impl Session<'_> {
     pub(super) async fn build(
         &self,
         object: &Arc<Kustomization>,
@@ -64,7 +64,7 @@ impl Session {
         }
         // Another shard's artifact comes over the network, and a permit is for work.
         let source = &object.spec.source_ref;
-        let elsewhere = resolve::is_elsewhere(&self.context, &self.node.namespace, source);
+        let elsewhere = source_reference::is_elsewhere(&self.context, &self.node.namespace, source);
         let fetch = || {
             let files = self.files(object, artifact);
             self.telling(object, "Fetching manifests", &artifact.revision, timeouts, files)
@@ -148,11 +148,11 @@ impl Session {
     ) -> Result<Arc<tree::MemoryTree>, Outcome> {
         let own = &self.node.namespace;
         let source = &object.spec.source_ref;
-        let is_elsewhere = resolve::is_elsewhere(&self.context, own, source);
+        let is_elsewhere = source_reference::is_elsewhere(&self.context, own, source);
         artifact::files(&self.context, artifact, is_elsewhere).await.map_err(|error| {
             let what = format!("artifact of revision {}", artifact.revision);
             let again = self.in_future(self.context.settings.requeue_dependency);
-            error.ends(&resolve::source_node(own, source), &what, again)
+            error.ends(&source_reference::source_node(own, source), &what, again)
         })
     }
 

@@ -11,7 +11,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Map, Value};
 
-use crate::controllers::crd_guard::is_definition;
+use windlass_runtime::crd_guard::is_definition;
 
 /// Takes the certificates of a conversion webhook out of a definition if there is none among them. Parity(flux).
 pub(super) fn remove_unusable(object: &mut Object) {

@@ -134,7 +134,7 @@ pub(super) enum Verify {
 
 impl KustomizationExecutor {
     pub(super) fn new(
-        session: &Session,
+        session: &Session<'_>,
         target: Arc<ClusterTarget>,
         permit: RunPermit,
         object: &Arc<Kustomization>,

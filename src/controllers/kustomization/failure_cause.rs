@@ -10,9 +10,9 @@ use cause::pod::Trouble;
 use objects::Masking;
 use reconcile::{ObjectKey, Outcome, reason};
 
-use crate::controllers::release_runner::workload_pods::{WorkloadPods, resource};
 use windlass_cluster::Cluster;
 use windlass_cluster::discovery::Resource;
+use windlass_runtime::workload_pods::{WorkloadPods, resource};
 
 /// How many of the objects are read.
 const MAX_OBJECTS: usize = 8;

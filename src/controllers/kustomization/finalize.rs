@@ -13,20 +13,20 @@ use reconcile::{Outcome, RemovalCause, reason};
 use super::executor::{ApplySettings, Verify};
 use super::lifecycle_holds::{HeldAttempt, LifecycleHold};
 use super::validated_spec::{self, Timeouts};
-use super::{KustomizationRunReport, Session, report};
-use crate::controllers::applier::{AFTER_REFUSAL, FinalizeOutcome};
+use super::{KustomizationController, KustomizationRunReport, Session, report};
 use windlass_cluster::ClusterError;
+use windlass_runtime::applier::{AFTER_REFUSAL, FinalizeOutcome};
 use windlass_runtime::hold;
 
 /// How many removals that have come to their end are remembered.
 const MAX_REMEMBERED_FINALIZATIONS: usize = 1000;
 
-impl Session {
+impl Session<'_> {
     /// The object goes: so does what it applied, by policy.
     pub(super) async fn finalize(
         &self,
         object: &Arc<Kustomization>,
-    ) -> Result<FinalizeOutcome<Kustomization>, ClusterError> {
+    ) -> Result<FinalizeOutcome<KustomizationController>, ClusterError> {
         let finished = self.context.shared::<FinishedRemovals>();
         // A run may begin before the watch tells that the finalizer is gone; nothing is asked then.
         if finished.has(object) {
@@ -138,7 +138,7 @@ impl FinishedRemovals {
     }
 }
 
-impl Session {
+impl Session<'_> {
     /// Everything is gone that was applied: what lifecycles answer to that, which the removal waits for.
     async fn removed(
         &self,

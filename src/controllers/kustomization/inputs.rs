@@ -4,8 +4,8 @@ use crds::kustomize::Kustomization;
 use objects::Masking;
 use reconcile::Outcome;
 
-use super::decryption::Decryption;
 use super::substitution::Substitution;
+use windlass_runtime::build::decryption::Decryption;
 use windlass_runtime::reference::References;
 use windlass_serve::settings::Settings;
 

@@ -49,7 +49,11 @@ fn revision(of: &str) -> Revision {
 
 impl LifecycleHold {
     /// What holds an attempt to apply a build.
-    pub(super) fn build(session: &Session, object: &Kustomization, judged: &BuildIdentity) -> Self {
+    pub(super) fn build(
+        session: &Session<'_>,
+        object: &Kustomization,
+        judged: &BuildIdentity,
+    ) -> Self {
         let BuildIdentity { digest, revision: to, .. } = judged;
         let applied =
             object.status.as_ref().and_then(|status| status.last_applied_revision.as_deref());
@@ -65,7 +69,7 @@ impl LifecycleHold {
     }
 
     /// What holds the removal of what was applied.
-    pub(super) fn removal(session: &Session, object: &Kustomization) -> Self {
+    pub(super) fn removal(session: &Session<'_>, object: &Kustomization) -> Self {
         let applied =
             object.status.as_ref().and_then(|status| status.last_applied_revision.as_deref());
         Self {
@@ -120,7 +124,7 @@ impl LifecycleClearance {
     }
 }
 
-impl Session {
+impl Session<'_> {
     /// Deletes events that belong to no present attempt; without one that is all of them.
     pub(super) async fn dismiss_events(
         &self,

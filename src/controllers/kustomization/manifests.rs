@@ -1,7 +1,7 @@
 //! The objects of an artifact's folder: its kustomization with what the spec adds, built.
 //!
-//! Elsewhere: the file that a build starts from (`kustomization_file.rs`), files that are encrypted (`decryption.rs`),
-//! bases on other servers (`bases.rs`), what kustomizations mean (`kustomize`).
+//! Elsewhere: the file that a build starts from (`kustomization_file.rs`), files that are encrypted and bases on
+//! other servers (`windlass_runtime::build`), what kustomizations mean (`kustomize`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use objects::{Masking, Object};
 use sources::bases::without_credentials;
 use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
-use super::bases::Bases;
-use super::decryption::Decrypting;
 use super::kustomization_file;
-use crate::time_limit::TimeLimit;
+use windlass_runtime::build::bases::Bases;
+use windlass_runtime::build::decryption::Decrypting;
+use windlass_runtime::time_limit::TimeLimit;
 
 /// How many objects a build may have.
 const MAX_OBJECTS: usize = 50_000;

@@ -10,9 +10,9 @@ use reconcile::{
     Outcome, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, Time, Wake, reason,
 };
 
-use super::{Session, report, resolve};
-use crate::controllers::applier::Pending;
-use windlass_runtime::{hold, hold_conditions, window};
+use super::{Session, report};
+use windlass_runtime::applier::Pending;
+use windlass_runtime::{hold, hold_conditions, source_reference, window};
 
 /// Why a run that began has to stop before its next step.
 pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Option<Outcome> {
@@ -56,7 +56,7 @@ pub(super) fn permit_removal(
     RemovalGate { is_suspended: is_kept, ..gate }.permit(now)
 }
 
-impl Session {
+impl Session<'_> {
     /// What a run would do if no window stood in its way.
     pub(super) async fn pending(&self, object: &Kustomization) -> Pending {
         // It is answered at once, and taken when the next window opens.
@@ -65,7 +65,7 @@ impl Session {
         }
         let own = &self.node.namespace;
         let source = &object.spec.source_ref;
-        let artifact = resolve::artifact(&self.context, own, source, self.began).ok();
+        let artifact = source_reference::artifact(&self.context, own, source, self.began).ok();
         let revision = artifact.as_ref().map(|artifact| artifact.revision.as_str());
         // What was applied is observed until it is well: that changes nothing. A step would be refused.
         if revision.is_some_and(|revision| awaits_health(object, revision)) {

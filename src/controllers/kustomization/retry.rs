@@ -61,7 +61,7 @@ impl LastApplied {
     }
 }
 
-impl Session {
+impl Session<'_> {
     /// A wait that failed is repeated when its time has come or a reconciliation is requested: then all is built and
     /// read afresh.
     pub(super) fn end_failed_wait(&self, object: &Kustomization) {

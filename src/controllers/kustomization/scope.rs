@@ -68,7 +68,7 @@ async fn cluster_scoped(
     kinds
 }
 
-impl Session {
+impl Session<'_> {
     /// See [`scoped`].
     pub(super) async fn scoped(
         &self,

@@ -10,7 +10,7 @@ use objects::{Masking, Object};
 use reconcile::{Outcome, Wake, reason};
 use sha2::{Digest as _, Sha256};
 
-use super::decryption::described;
+use windlass_runtime::build::decryption::described;
 use windlass_runtime::reference::References;
 use windlass_serve::settings::Settings;
 

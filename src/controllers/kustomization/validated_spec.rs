@@ -13,13 +13,14 @@ use reconcile::{DurationError, Outcome, SHORTEST_INTERVAL, Wake, reason};
 use sha2::{Digest as _, Sha256};
 use tree::{FileTree, Recorder, Trace};
 
-use super::bases::Bases;
 use super::inputs::Inputs;
-use super::key_services::KeyServices;
 use super::manifests::{Account, LoadedManifests, MAX_WARNINGS};
-use super::{ca_bundle, decryption, kustomization_file, manifests};
-use crate::time_limit::TIME_LIMIT;
+use super::{ca_bundle, kustomization_file, manifests};
+use windlass_runtime::build::bases::Bases;
+use windlass_runtime::build::decryption;
+use windlass_runtime::build::key_services::KeyServices;
 use windlass_runtime::ignore_rules::ignored;
+use windlass_runtime::time_limit::TIME_LIMIT;
 use windlass_runtime::unsupported::unsupported_text;
 use windlass_serve::settings::Settings;
 

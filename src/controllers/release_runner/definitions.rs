@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use super::executor::ReleaseExecutor;
 use super::manifest_objects::{self, Member};
 use super::{MANAGER, Owner};
-use crate::controllers::crd_guard::claims::Mark;
-use crate::controllers::crd_guard::{self, Guard, ManifestPermission, Removal};
 use windlass_cluster::events::{Event, Severity};
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::crd_guard::claims::Mark;
+use windlass_runtime::crd_guard::{self, Guard, ManifestPermission, Removal};
 
 /// How often it is observed whether a kind is served.
 const DISCOVERY_POLL_INTERVAL: Duration = Duration::from_millis(200);

@@ -13,7 +13,7 @@ use super::executor::ReleaseExecutor;
 use super::hook_watch::HookWatch;
 use super::storage::Storage;
 use super::{DesiredRelease, Owner};
-use crate::controllers::applier::Observation;
+use windlass_runtime::applier::Observation;
 use windlass_runtime::context::Context;
 use windlass_runtime::field_conflict::Contests;
 use windlass_runtime::permit::Priority;

@@ -15,9 +15,9 @@ use serde_json::Value;
 use sources::bases::without_credentials;
 
 use super::manifest_objects::Member;
-use super::workload_pods::WorkloadPods;
 use windlass_cluster::Cluster;
 use windlass_cluster::object_pages::ObjectQuery;
+use windlass_runtime::workload_pods::WorkloadPods;
 
 /// How long a cause may be, in characters.
 const MAX_TEXT: usize = 500;

@@ -7,9 +7,9 @@ use objects::{Object, ObjectId, manifest};
 use reconcile::ObjectKey;
 use release::Record;
 
-use crate::controllers::crd_guard::claims;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::crd_guard::claims;
 
 /// Label by which Helm marks what it manages.
 pub(super) const MANAGED_BY: (&str, &str) = claims::MANAGED_BY;

@@ -16,8 +16,8 @@ use super::legacy;
 use super::manifest_objects::{self, Member};
 use super::step_error::StepError;
 use super::{Owner, failure_cause};
-use crate::controllers::crd_guard;
 use windlass_cluster::{ClusterError, version};
+use windlass_runtime::crd_guard;
 use windlass_runtime::object_watcher::{AwaitedObject, Moment, OwnerLabel};
 
 /// How often an object is observed that no watch reports.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tree::MemoryTree;
 
-use crate::time_limit::{TIME_LIMIT, TimeLimit};
+use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 
 /// The file with what Helm rendered. Errors name it, as in Flux.
 const INPUT: &str = "helm-output.yaml";

@@ -27,12 +27,12 @@ use super::executor::ReleaseExecutor;
 use super::manifest_objects::{self, Member, MemberError};
 use super::step_error::StepError;
 use super::{MANAGER, Owner};
-use crate::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_cluster::capabilities::ServerCapabilities;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::{Cluster, ClusterError};
 use windlass_runtime::namespaces::Namespaces;
 use windlass_runtime::permit::{Permits, RunPermit};
+use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 
 /// How long a CRD may take until its kind is served.
 const ESTABLISHED_LIMIT: Duration = Duration::from_secs(60);
@@ -176,7 +176,7 @@ impl<O: Owner> ReleaseExecutor<O> {
                 local.clone(),
             ),
             local,
-            random: Arc::new(crate::random::fill),
+            random: Arc::new(windlass_runtime::random::fill),
             capabilities: Arc::new(capabilities),
             cluster: Some(Arc::new(lookup)),
             stop: Stop::default(),

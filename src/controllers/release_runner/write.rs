@@ -16,11 +16,11 @@ use super::executor::{DriftedObject, ReleaseExecutor};
 use super::manifest_objects::{self, Member};
 use super::step_error::StepError;
 use super::{MANAGER, Owner, merge};
-use crate::controllers::crd_guard;
-use crate::controllers::crd_guard::claims::UNOWNED;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::objects::Mode;
+use windlass_runtime::crd_guard;
+use windlass_runtime::crd_guard::claims::UNOWNED;
 
 /// What became of the objects of a revision.
 #[derive(Default)]

@@ -46,7 +46,7 @@ const PLACES: [(&str, &[&str]); 48] = [
         &["sources::artifact_generator", "references::", "kinds::"],
     ),
     ("operator/source/src/bucket", &["bucket::", "stories::bucket", "stories::sources"]),
-    ("src/controllers/crd_guard", &["crd_exports::", "stories::crd", "releases::crd"]),
+    ("operator/runtime/src/crd_guard", &["crd_exports::", "stories::crd", "releases::crd"]),
     ("operator/notification/src/delivery", &["notifications::", "services::"]),
     ("operator/source/src/external_artifact", &["stories::sources", "references::", "kinds::"]),
     (

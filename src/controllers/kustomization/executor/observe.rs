@@ -11,12 +11,12 @@ use reconcile::{Edge, Outcome, Wake, reason};
 use super::workload_pods::failed;
 use super::write::version;
 use super::{KustomizationExecutor, Verify};
-use crate::controllers::crd_guard::{self, ManifestPermission};
 use crate::controllers::kustomization::MANAGER;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::objects::Mode;
 use windlass_cluster::version::number_of;
+use windlass_runtime::crd_guard::{self, ManifestPermission};
 use windlass_runtime::object_watcher::{Knowledge, Moment};
 
 /// Whether the answer to a dry-run is about an object that is not there yet: only stored objects have a version.

@@ -13,13 +13,13 @@ use reconcile::{Outcome, Reason, RemovalCause, RemovalPermit, RemovalRefused, Wa
 use serde_json::Value;
 
 use super::KustomizationExecutor;
-use crate::controllers::crd_guard::claims::Mark;
-use crate::controllers::crd_guard::{self, Guard, Removal};
 use crate::controllers::kustomization::{MANAGER, pause};
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::events::{Event, Severity};
 use windlass_cluster::objects::Mode;
+use windlass_runtime::crd_guard::claims::Mark;
+use windlass_runtime::crd_guard::{self, Guard, Removal};
 use windlass_runtime::object_watcher::Moment;
 
 /// The version in which an object is stored.

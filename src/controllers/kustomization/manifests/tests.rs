@@ -5,7 +5,7 @@ use tree::MemoryTree;
 
 use super::*;
 use crate::controllers::kustomization::validated_spec;
-use crate::time_limit::TIME_LIMIT;
+use windlass_runtime::time_limit::TIME_LIMIT;
 
 fn config_map(name: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: shop}}\n")

@@ -4,7 +4,7 @@ use windlass_cluster::ClusterError;
 
 /// Why the guard did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum GuardError {
+pub enum GuardError {
     /// It must not, or cannot, for this reason: the same would be said again.
     #[error("{0}")]
     Refused(String),
@@ -18,7 +18,7 @@ impl GuardError {
     ///
     /// # Errors
     /// The API server could not be asked.
-    pub(crate) fn refusal(self) -> Result<String, ClusterError> {
+    pub fn refusal(self) -> Result<String, ClusterError> {
         match self {
             Self::Refused(text) => Ok(text),
             Self::Cluster(error) => Err(error),

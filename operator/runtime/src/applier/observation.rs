@@ -8,14 +8,14 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 
 /// A wait that goes on: when it began and when it was last observed, by the clock of this process.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Observation {
+pub struct Observation {
     began: Instant,
     at: Instant,
 }
 
 impl Observation {
     /// An observation now, of a wait that was observed before or begins.
-    pub(crate) fn again(before: Option<Self>) -> Self {
+    pub fn again(before: Option<Self>) -> Self {
         let at = Instant::now();
         Self { began: before.map_or(at, |it| it.began), at }
     }

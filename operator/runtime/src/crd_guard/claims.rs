@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// A label or annotation that names the owner of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub struct Mark {
     pub(crate) key: &'static str,
     pub(crate) value: String,
     pub(crate) is_label: bool,
@@ -16,12 +16,12 @@ pub(crate) struct Mark {
 
 impl Mark {
     /// A label.
-    pub(crate) fn label(key: &'static str, value: &str) -> Self {
+    pub fn label(key: &'static str, value: &str) -> Self {
         Self { key, value: value.to_owned(), is_label: true }
     }
 
     /// An annotation.
-    pub(crate) fn annotation(key: &'static str, value: &str) -> Self {
+    pub fn annotation(key: &'static str, value: &str) -> Self {
         Self { key, value: value.to_owned(), is_label: false }
     }
 
@@ -62,11 +62,11 @@ static OWNER_KINDS: LazyLock<Vec<OwnerKind>> = LazyLock::new(|| {
 });
 
 /// The label of what Helm manages.
-pub(crate) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
+pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
 
 /// Field manager of what has no owner yet: what was released or restored. The next owner takes its fields over; kustomizations do
 /// that, those of Flux too, because of how the name begins.
-pub(crate) const UNOWNED: &str = "kubectl-windlass";
+pub const UNOWNED: &str = "kubectl-windlass";
 
 /// Whether a label or annotation names the owner of an object.
 pub(super) fn is_of_owner(key: &str, value: &Value) -> bool {
@@ -101,13 +101,13 @@ pub(super) fn has_any(live: &Object, mine: &[Mark]) -> bool {
 }
 
 /// Whether a definition that was released or restored has no owner: any release or Kustomization may take it over.
-pub(crate) fn is_unowned(live: &Object) -> bool {
+pub fn is_unowned(live: &Object) -> bool {
     let is_marked = OWNER_KINDS.iter().any(|kind| said(live, &kind.name).is_some());
     super::is_definition(live) && !is_marked && entries(live).any(|it| it["manager"] == UNOWNED)
 }
 
 /// Other owners of a definition besides `mine` and a field manager.
-pub(crate) fn of(live: &Object, manager: &str, mine: &[Mark]) -> Vec<String> {
+pub fn of(live: &Object, manager: &str, mine: &[Mark]) -> Vec<String> {
     let mut all = Vec::new();
     for kind in OWNER_KINDS.iter().filter(|kind| is_other(live, kind, mine) == Some(true)) {
         let place = said(live, &kind.namespace).unwrap_or_default();

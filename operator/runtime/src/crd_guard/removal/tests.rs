@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controllers::crd_guard::export::{DIGEST, KEY, PARTS};
+use crate::crd_guard::export::{DIGEST, KEY, PARTS};
 use fake_cluster::{RecordedRequest, answering};
 
 const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";

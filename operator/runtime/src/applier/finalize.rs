@@ -5,19 +5,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::core::ResourceExt as _;
+use crds::ReconciledObject as _;
+use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::{Outcome, Wake, reason};
 
 use super::{
     AFTER_REFUSAL, ApplierKind, ClusterTarget, FinalizeOutcome, References, Session, TargetSpec,
 };
+use crate::run_error::RunError;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
-use windlass_runtime::run_error::RunError;
 
 /// The target at which applied objects are removed.
-pub(crate) enum FinalizeTarget {
+pub enum FinalizeTarget {
+    /// It is there.
     There(Arc<ClusterTarget>),
     /// The Secret or ServiceAccount that is named does not exist any more; nothing can be deleted without it.
     Gone(String),
@@ -40,16 +42,19 @@ fn kept(crd: &str) -> Event {
 
 impl<K: ApplierKind> Session<K> {
     /// Deletes what the object applied, unless its kind is deleted, too; then removes our finalizer.
-    pub(super) async fn delete(&self, object: Arc<K>) -> Result<Option<Duration>, ClusterError> {
-        if !object.finalizers().iter().any(|it| it == K::FINALIZER) {
+    pub(super) async fn delete(
+        &self,
+        object: Arc<K::Object>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        if !object.finalizers().iter().any(|it| it == K::Object::FINALIZER) {
             return Ok(None);
         }
         // Differs(flux): `flux uninstall` ends the controllers, then takes the finalizers away, then the CRDs. Here a
         // process may still act, and has added finalizers again for sources that are gone: what the objects applied
         // stays when their kind is removed.
-        let crd = format!("{}.{}", K::plural(&()), K::group(&()));
+        let crd = format!("{}.{}", K::Object::plural(&()), K::Object::group(&()));
         if self.context.cluster.is_kind_leaving(&crd).await? {
-            self.context.events.announce(&*object, K::CONTROLLER, kept(&crd));
+            self.context.events.announce(&*object, K::Object::CONTROLLER, kept(&crd));
             self.latest.set_finalizer(&self.context, &object, false).await?;
             return Ok(None);
         }
@@ -68,9 +73,9 @@ impl<K: ApplierKind> Session<K> {
     ///
     /// # Errors
     /// The run ends because the target cannot be used, or windlass's own cluster could not be asked.
-    pub(crate) async fn finalize_target(
+    pub async fn finalize_target(
         &self,
-        object: &Arc<K>,
+        object: &Arc<K::Object>,
     ) -> Result<Option<Arc<ClusterTarget>>, RunError> {
         let mut references = References::new(&self.context.watcher);
         let found = self.finalize_target_of(&self.wanted(object), &mut references).await;
@@ -80,7 +85,11 @@ impl<K: ApplierKind> Session<K> {
             FinalizeTarget::Unusable(outcome) => Err(outcome.into()),
             // Parity(flux): no account may remove the objects any more, so they stay and an event reports that.
             FinalizeTarget::Gone(gone) => {
-                self.context.events.announce(&**object, K::CONTROLLER, object.left_behind(&gone));
+                self.context.events.announce(
+                    &**object,
+                    K::Object::CONTROLLER,
+                    K::left_behind(object, &gone),
+                );
                 Ok(None)
             }
         }
@@ -90,7 +99,7 @@ impl<K: ApplierKind> Session<K> {
     ///
     /// # Errors
     /// windlass's own cluster could not be asked.
-    pub(crate) async fn finalize_target_of(
+    pub async fn finalize_target_of(
         &self,
         wanted: &TargetSpec<'_>,
         references: &mut References,

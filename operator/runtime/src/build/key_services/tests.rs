@@ -11,9 +11,9 @@ use sources::http::Egress;
 use tokio::runtime::Runtime;
 
 use super::*;
-use crate::controllers::kustomization::bases::{BuildPermits, HeldPermits};
+use crate::build::bases::{BuildPermits, HeldPermits};
+use crate::permit::Permits;
 use crate::time_limit::TIME_LIMIT;
-use windlass_runtime::permit::Permits;
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 

@@ -11,12 +11,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::error::GuardError;
+use crate::permit::{Permit, Permits};
 use crate::time_limit::TimeLimit;
 use windlass_cluster::decode::DepthLimitedObject;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::pager::ObjectProjection;
 use windlass_cluster::{Cluster, ClusterError};
-use windlass_runtime::permit::{Permit, Permits};
 
 /// How many definitions are judged at once: each takes a processor. Waiting for objects does not count.
 static JUDGING: Semaphore = Semaphore::const_new(2);
@@ -50,7 +50,7 @@ type Page = (String, Vec<DepthLimitedObject>);
 ///
 /// # Errors
 /// Why it cannot be judged.
-pub(crate) async fn survey(
+pub async fn survey(
     cluster: &Cluster,
     namespace: &str,
     old: Value,
@@ -127,7 +127,7 @@ fn broken(text: &str) -> ClusterError {
 }
 
 /// Whether the API server serves the objects of a live definition.
-pub(crate) fn is_established(definition: &Value) -> bool {
+pub fn is_established(definition: &Value) -> bool {
     let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
     conditions.into_iter().any(|it| it["type"] == "Established" && it["status"] == "True")
 }
@@ -179,7 +179,7 @@ async fn read(
 }
 
 /// The objects of a definition in a version, which need not be known to discovery yet.
-pub(crate) fn resource(definition: &Definition, version: &str) -> Resource {
+pub fn resource(definition: &Definition, version: &str) -> Resource {
     let Definition { group, kind, plural, is_namespaced, .. } = definition;
     let group = group.clone();
     let version = version.to_owned();

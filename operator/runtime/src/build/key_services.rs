@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use super::bases::SharedPermits;
+use crate::context::Context;
 use crate::time_limit::TimeLimit;
-use windlass_runtime::context::Context;
 
 /// How long all services of a build may take together, also if `spec.timeout` is longer: meanwhile the build keeps one
 /// of few permits.
@@ -27,7 +27,7 @@ const KEY_SERVICES_TIMEOUT: Duration = Duration::from_secs(120);
 const LOCKDOWN: &str = "--no-cross-namespace-refs";
 
 /// How data keys are decrypted by services.
-pub(crate) enum KeyServices {
+pub enum KeyServices {
     /// Not at all, for this reason.
     Refused(&'static str),
     /// By asking them.
@@ -35,7 +35,7 @@ pub(crate) enum KeyServices {
 }
 
 /// What asking takes.
-pub(crate) struct KeyServiceContext {
+pub struct KeyServiceContext {
     clients: Arc<Clients>,
     budgets: Arc<Budgets>,
     without_identity: Option<&'static str>,
@@ -49,7 +49,7 @@ impl KeyServices {
     /// What a build may ask, until `cancel`. Called within the runtime.
     ///
     /// Differs(flux): with the flag that separates tenants, none of them uses the identity that all would share.
-    pub(in crate::controllers) fn of(
+    pub fn of(
         context: &Context,
         timeout: Duration,
         permits: SharedPermits,
@@ -68,7 +68,7 @@ impl KeyServices {
     }
 
     /// Asks with the credentials of a Secret. What waits for a service or a permit does not count for the time limit.
-    pub(in crate::controllers) fn asked<'b>(
+    pub(crate) fn asked<'b>(
         &'b self,
         credentials: &'b Credentials,
         time: &'b TimeLimit,
@@ -95,7 +95,7 @@ const MOST_KEYS: usize = 256;
 type DataKeyResult = Result<Zeroizing<Vec<u8>>, String>;
 
 /// The services of one build, with their answers: many files have the same data key. They are overwritten at its end.
-pub(in crate::controllers) struct KeyServiceSession<'b> {
+pub struct KeyServiceSession<'b> {
     reached: Result<Asking<'b>, &'static str>,
     known: RefCell<HashMap<ServiceKey, DataKeyResult>>,
 }

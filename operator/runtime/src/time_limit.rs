@@ -9,11 +9,11 @@ use golang::meter::Stop;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// How long a render or a build may take, not counting what it waits for.
-pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(20);
+pub const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// Sets a [`Stop`] when the time is over, unless the limit is dropped before.
 #[derive(Debug)]
-pub(crate) struct TimeLimit {
+pub struct TimeLimit {
     shared: Option<Arc<TimeLimitState>>,
 }
 
@@ -63,7 +63,7 @@ impl TimeLimit {
     /// Begins to count; no time at all stands for no limit.
     ///
     /// Without a thread for the clock, the work is stopped at once, because nothing would stop it later.
-    pub(crate) fn start(limit: Duration, stop: &Stop) -> Self {
+    pub fn start(limit: Duration, stop: &Stop) -> Self {
         if limit.is_zero() {
             return Self { shared: None };
         }
@@ -79,7 +79,7 @@ impl TimeLimit {
     }
 
     /// Does what waits for others, while the clock stands still.
-    pub(crate) fn pause<T>(&self, wait: impl FnOnce() -> T) -> T {
+    pub fn pause<T>(&self, wait: impl FnOnce() -> T) -> T {
         let Some(shared) = &self.shared else { return wait() };
         shared.change(|clock| {
             if let Some(since) = clock.since.take() {

@@ -8,11 +8,11 @@
 //! Objects are read in windlass's own name, since a tenant who applies a definition may not see those of others. They are
 //! named only if the applying identity may list them.
 
-pub(crate) mod claims;
-pub(crate) mod error;
-pub(crate) mod export;
+pub mod claims;
+pub mod error;
+pub mod export;
 mod migrate;
-pub(crate) mod object_check;
+pub mod object_check;
 mod policy;
 mod removal;
 
@@ -26,24 +26,24 @@ use self::error::GuardError;
 use self::migrate::StopCheck;
 use self::policy::{POLICY, Policy};
 use self::removal::Removing;
+use crate::context::Context;
+use crate::target::ClusterTarget;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::objects::Mode;
 use windlass_cluster::{Cluster, ClusterError};
-use windlass_runtime::context::Context;
-use windlass_runtime::target::ClusterTarget;
 use windlass_serve::settings::CrdGuard;
 
 /// Attempts at a definition that others write at the same time.
 const UNMARK_ATTEMPTS: u32 = 4;
 
 /// Whether an object is a definition.
-pub(crate) fn is_definition(object: &Object) -> bool {
+pub fn is_definition(object: &Object) -> bool {
     object.kind() == "CustomResourceDefinition" && object.gvk().group == "apiextensions.k8s.io"
 }
 
 /// What may be done with a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ManifestPermission {
+pub enum ManifestPermission {
     /// It may be written.
     Allowed,
     /// It may be written after [`Guard::migrate`]; before, the API server refuses it.
@@ -56,7 +56,7 @@ pub(crate) enum ManifestPermission {
 
 /// What was done with a live definition that is not wanted any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Removal {
+pub enum Removal {
     /// It was deleted, and had no objects.
     Deleted,
     /// It was deleted with its objects, which are exported; the text says how to restore them.
@@ -66,7 +66,7 @@ pub(crate) enum Removal {
 }
 
 /// Judges definitions at a target.
-pub(crate) struct Guard<'a> {
+pub struct Guard<'a> {
     context: &'a Context,
     target: &'a ClusterTarget,
     /// Where the object is that applies there.
@@ -75,7 +75,7 @@ pub(crate) struct Guard<'a> {
 
 impl<'a> Guard<'a> {
     /// At a target, for the identity that applies there and the object that has it applied, which is in a namespace.
-    pub(crate) fn new(context: &'a Context, target: &'a ClusterTarget, namespace: &'a str) -> Self {
+    pub fn new(context: &'a Context, target: &'a ClusterTarget, namespace: &'a str) -> Self {
         Self { context, target, namespace }
     }
 
@@ -84,7 +84,7 @@ impl<'a> Guard<'a> {
     }
 
     /// Whether a manifest is a definition that is never written, by its policy annotation.
-    pub(crate) fn skips(&self, manifest: &Object) -> bool {
+    pub fn skips(&self, manifest: &Object) -> bool {
         !self.is_off() && is_definition(manifest) && Policy::of(manifest) == Ok(Policy::Skip)
     }
 
@@ -97,7 +97,7 @@ impl<'a> Guard<'a> {
     ///
     /// # Errors
     /// The API server could not be asked.
-    pub(crate) async fn change(
+    pub async fn change(
         &self,
         manifest: &Object,
         manager: &str,
@@ -206,7 +206,7 @@ impl<'a> Guard<'a> {
     ///
     /// # Errors
     /// Why they cannot be moved, or that it was stopped.
-    pub(crate) async fn migrate(
+    pub async fn migrate(
         &self,
         manifest: &Object,
         manager: &str,
@@ -244,7 +244,7 @@ impl<'a> Guard<'a> {
     /// # Errors
     /// The API server's refusal; [`ClusterError::Withheld`] where the removal is confirmed and the objects cannot be
     /// exported.
-    pub(crate) async fn remove(
+    pub async fn remove(
         &self,
         permit: RemovalPermit,
         live: &Object,
@@ -275,7 +275,7 @@ impl<'a> Guard<'a> {
     ///
     /// # Errors
     /// The API server's refusal, such as that of a definition that is another by now.
-    pub(crate) async fn unmark(
+    pub async fn unmark(
         &self,
         live: &Object,
         manager: &str,

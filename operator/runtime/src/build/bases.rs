@@ -12,16 +12,16 @@ use sources::git;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use crate::context::Context;
+use crate::permit::{Permit, Permits};
+use crate::target::ClusterTarget;
 use crate::time_limit::TimeLimit;
-use windlass_runtime::context::Context;
-use windlass_runtime::permit::{Permit, Permits};
-use windlass_runtime::target::ClusterTarget;
 
 /// Why no Kustomization may use remote bases.
 const DISABLED: &str = "remote bases are disabled by --no-remote-bases";
 
 /// How bases on other servers are had.
-pub(crate) enum Bases {
+pub enum Bases {
     /// Not at all, for this reason.
     Refused(&'static str),
     /// From the servers themselves.
@@ -29,7 +29,7 @@ pub(crate) enum Bases {
 }
 
 /// What fetching takes.
-pub(crate) struct BaseFetchContext {
+pub struct BaseFetchContext {
     pub(super) git: git::Context,
     pub(super) limits: RemoteBaseLimits,
     pub(super) permits: SharedPermits,
@@ -38,7 +38,7 @@ pub(crate) struct BaseFetchContext {
 /// The permits of a build: a build permit, or a remote permit while it asks servers.
 ///
 /// A build gives up its build permit before it waits for a remote permit, so the two cannot wait for each other.
-pub(in crate::controllers) struct BuildPermits {
+pub struct BuildPermits {
     pub(super) building: Permits,
     pub(super) reaching: Permits,
     pub(super) namespace: String,
@@ -48,14 +48,14 @@ pub(in crate::controllers) struct BuildPermits {
 }
 
 /// The permits that a build holds now.
-pub(in crate::controllers) struct HeldPermits {
+pub(crate) struct HeldPermits {
     pub(super) building: Option<Permit>,
     pub(super) reaching: Option<Permit>,
 }
 
 impl BuildPermits {
     /// The permits of a build that has its build permit already; another is waited for until `cancel`.
-    pub(in crate::controllers) fn new(
+    pub fn new(
         context: &Context,
         namespace: &str,
         building: Permit,
@@ -74,7 +74,7 @@ impl BuildPermits {
     /// Asks servers without a build permit: other builds go on meanwhile, however slow a server is.
     ///
     /// What was fetched stays in memory, so the remote permit is kept to the end of the build.
-    pub(in crate::controllers) fn while_asking<T>(&mut self, ask: impl FnOnce() -> T) -> T {
+    pub(crate) fn while_asking<T>(&mut self, ask: impl FnOnce() -> T) -> T {
         self.held.building = None;
         if self.held.reaching.is_none() {
             self.held.reaching = self.wait_for(&self.reaching);
@@ -95,15 +95,16 @@ impl BuildPermits {
 
 /// The permits of a build, for all of its parts that ask servers, one after the other.
 #[derive(Clone)]
-pub(in crate::controllers) struct SharedPermits(Arc<Mutex<BuildPermits>>);
+pub struct SharedPermits(Arc<Mutex<BuildPermits>>);
 
 impl SharedPermits {
-    pub(in crate::controllers) fn new(permits: BuildPermits) -> Self {
+    /// Those of one build.
+    pub fn new(permits: BuildPermits) -> Self {
         Self(Arc::new(Mutex::new(permits)))
     }
 
     /// See [`BuildPermits::while_asking`].
-    pub(in crate::controllers) fn while_asking<T>(&self, ask: impl FnOnce() -> T) -> T {
+    pub fn while_asking<T>(&self, ask: impl FnOnce() -> T) -> T {
         self.0.lock().while_asking(ask)
     }
 }
@@ -115,7 +116,7 @@ impl Bases {
     /// reach servers through windlass that they could not reach themselves.
     ///
     /// Differs(flux): it asks every server for every Kustomization, and waits without end.
-    pub(super) fn of(
+    pub fn of(
         context: &Context,
         target: &ClusterTarget,
         timeout: Duration,
@@ -148,7 +149,7 @@ impl Bases {
     /// Builds from files with their bases on other servers; and says whether any was asked for, so that the files do
     /// not tell what comes out. What waits for a server or a permit does not count for the time limit. Blocks; not from
     /// within a future.
-    pub(super) fn beside<T>(
+    pub fn beside<T>(
         self,
         files: impl BuildFiles,
         limit: &TimeLimit,

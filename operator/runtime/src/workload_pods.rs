@@ -17,14 +17,14 @@ const MOST_PODS: usize = 6_400;
 const MOST_REPLACED: usize = 8;
 
 /// A namespaced kind of Kubernetes itself.
-pub(crate) fn resource(version: &str, kind: &str, plural: &str) -> Resource {
+pub fn resource(version: &str, kind: &str, plural: &str) -> Resource {
     let gvk = Gvk::new(version, kind);
     let plural = plural.to_owned();
     Resource { gvk, plural, namespaced: true, watchable: true }
 }
 
 /// The Pods of a workload; what tells which of them are replaced is read once.
-pub(crate) struct WorkloadPods<'c> {
+pub struct WorkloadPods<'c> {
     cluster: &'c Cluster,
     workload: &'c Object,
     /// A Deployment as the cluster has it, since the manifest of a release has no revision. None for another kind, or where the
@@ -36,7 +36,7 @@ pub(crate) struct WorkloadPods<'c> {
 
 impl<'c> WorkloadPods<'c> {
     /// The Pods of a workload of any kind.
-    pub(crate) async fn of(cluster: &'c Cluster, workload: &'c Object) -> Self {
+    pub async fn of(cluster: &'c Cluster, workload: &'c Object) -> Self {
         let mut deployment = None;
         if (workload.api_version(), workload.kind()) == ("apps/v1", "Deployment") {
             let kind = resource("apps/v1", "Deployment", "deployments");
@@ -48,10 +48,7 @@ impl<'c> WorkloadPods<'c> {
 
     /// What `check` returns for the first Pod for which it returns anything, of those that the workload selects and does not
     /// replace; none where the cluster does not tell.
-    pub(crate) async fn find<T>(
-        &mut self,
-        mut check: impl FnMut(&Object) -> Option<T>,
-    ) -> Option<T> {
+    pub async fn find<T>(&mut self, mut check: impl FnMut(&Object) -> Option<T>) -> Option<T> {
         let cluster = self.cluster;
         let workload = self.workload;
         let selector = cause::pod::selector(workload)?;
@@ -84,7 +81,7 @@ impl<'c> WorkloadPods<'c> {
 
     /// Whether the workload is a Deployment that replaces a ReplicaSet; `false` where the cluster does not tell, and `true` for
     /// those that are too many to be read.
-    pub(crate) async fn replaces(&mut self, replica_set: &str) -> bool {
+    pub async fn replaces(&mut self, replica_set: &str) -> bool {
         let Some(deployment) = &self.deployment else { return false };
         if let Some(is_replaced) = self.replica_sets.get(replica_set) {
             return *is_replaced;

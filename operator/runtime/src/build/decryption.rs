@@ -1,7 +1,7 @@
 //! SOPS: the keys that a spec names, and what a build decrypts with them: files before it, objects after it.
 //!
 //! Source: kustomize-controller 1.9. Elsewhere: formats, keys and what counts as encrypted (`sops`), asking services for data
-//! keys (`key_services.rs`), what of a helmfile is decrypted (`controllers::helmfile`).
+//! keys (`key_services.rs`), what of a helmfile is decrypted (its kind).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,14 +16,14 @@ use sops::{DecryptedFiles, DecryptionOutcome, Decryptor, Keys, MacPolicy, Servic
 use tree::{FileTree, Look, RelPath, Trace};
 
 use super::key_services::{KeyServiceSession, KeyServices};
+use crate::reference::References;
 use crate::time_limit::TimeLimit;
-use windlass_runtime::reference::References;
 use windlass_serve::settings::Settings;
 
 /// Annotation of a Kustomization or Helmfile: with `Require`, the MAC of everything that is decrypted has to be right.
 ///
 /// Objects are changed by a build before they are decrypted, so with it they may be encrypted only as files.
-pub(in crate::controllers) const MAC: &str = "windlass.dev/sops-mac";
+pub const MAC: &str = "windlass.dev/sops-mac";
 
 /// Annotation of an object that is applied as it is, encrypted or not.
 const SWITCH: &str = "kustomize.toolkit.fluxcd.io/decrypt";
@@ -32,11 +32,11 @@ const SWITCH: &str = "kustomize.toolkit.fluxcd.io/decrypt";
 const ENCRYPTED: &str = "ENC[";
 
 /// Keys to decrypt with.
-pub(crate) struct Decryption {
+pub struct Decryption {
     keys: Keys,
     mac: MacPolicy,
     /// Of all that a build depends on here.
-    pub(in crate::controllers) digest: String,
+    pub digest: String,
 }
 
 fn failed(text: String) -> Outcome {
@@ -45,7 +45,10 @@ fn failed(text: String) -> Outcome {
 
 impl Decryption {
     /// Reads the keys that a Kustomization names; nothing when it asks for no decryption.
-    pub(super) async fn read(
+    ///
+    /// # Errors
+    /// The outcome of a run that lacks them.
+    pub async fn read(
         settings: &Settings,
         object: &Kustomization,
         references: &mut References,
@@ -62,23 +65,18 @@ impl Decryption {
     ///
     /// # Errors
     /// The Secret is missing, or has something else.
-    pub(in crate::controllers) async fn with_keys(
+    pub async fn with_keys(
         settings: &Settings,
         spec: &crds::kustomize::Decryption,
         own: &str,
         mac: MacPolicy,
         references: &mut References,
     ) -> Result<Self, String> {
-        let mut hash = Sha256::new();
-        hash.update(format!("{mac:?}"));
         let global = &settings.sops_age_secret;
         let (namespace, name, is_global) = match (&spec.secret_ref, global) {
             (Some(reference), _) => (own, reference.name.as_str(), false),
             (None, Some(name)) => (settings.runtime_namespace.as_str(), name.as_str(), true),
-            (None, None) => {
-                let digest = hex::encode(hash.finalize());
-                return Ok(Self { keys: Keys::default(), mac, digest });
-            }
+            (None, None) => return Ok(Self::without_keys(mac)),
         };
         let secret = format!("{namespace}/{name}");
         let unreadable = |why: &str| format!("cannot get sops decryption Secret '{secret}': {why}");
@@ -91,6 +89,8 @@ impl Decryption {
             };
             return Err(unreadable(&format!("not found; {advice}")));
         };
+        let mut hash = Sha256::new();
+        hash.update(format!("{mac:?}"));
         for (name, value) in &data {
             for part in [name.as_bytes(), value] {
                 hash.update(part.len().to_le_bytes());
@@ -106,14 +106,14 @@ impl Decryption {
         Ok(Self { keys, mac, digest: hex::encode(hash.finalize()) })
     }
 
-    /// No keys at all.
-    #[cfg(test)]
-    pub(in crate::controllers) fn without_keys() -> Self {
-        Self { keys: Keys::default(), mac: MacPolicy::Require, digest: String::new() }
+    /// No keys: services alone decrypt.
+    pub fn without_keys(mac: MacPolicy) -> Self {
+        let digest = hex::encode(Sha256::digest(format!("{mac:?}")));
+        Self { keys: Keys::default(), mac, digest }
     }
 
     /// What asks services for data keys during a build.
-    pub(in crate::controllers) fn services<'b>(
+    pub fn services<'b>(
         &'b self,
         keys: &'b KeyServices,
         time: &'b TimeLimit,
@@ -122,30 +122,29 @@ impl Decryption {
     }
 
     /// What decrypts a file: with these keys, until the time of the build is over.
-    pub(in crate::controllers) fn decryptor<'b>(
-        &'b self,
-        services: &'b dyn Services,
-        stop: &'b Stop,
-    ) -> Decryptor<'b> {
+    pub fn decryptor<'b>(&'b self, services: &'b dyn Services, stop: &'b Stop) -> Decryptor<'b> {
         Decryptor::new(&self.keys).with_mac(self.mac).with_services(services).with_stop(stop)
     }
 
     /// What decrypts what a build reads and makes.
-    pub(super) fn with<'b>(&'b self, services: &'b dyn Services, stop: &'b Stop) -> Decrypting<'b> {
+    pub fn with<'b>(&'b self, services: &'b dyn Services, stop: &'b Stop) -> Decrypting<'b> {
         Decrypting { decryptor: self.decryptor(services, stop), mac: self.mac }
     }
 }
 
 /// Decrypts what a build reads and makes.
 #[derive(Clone, Copy)]
-pub(super) struct Decrypting<'k> {
+pub struct Decrypting<'k> {
     decryptor: Decryptor<'k>,
     mac: MacPolicy,
 }
 
 impl<'k> Decrypting<'k> {
     /// The files of a folder's kustomization that are encrypted, as they are without, and what they hid.
-    pub(super) fn files(
+    ///
+    /// # Errors
+    /// Why one of them is not decrypted, in the words of Flux.
+    pub fn files(
         self,
         files: &dyn FileTree,
         folder: &RelPath,
@@ -168,11 +167,7 @@ impl<'k> Decrypting<'k> {
     ///
     /// # Errors
     /// The MAC of one of these files has to be right, and is not.
-    pub(super) fn objects(
-        self,
-        files: &dyn FileTree,
-        trace: &Trace,
-    ) -> Result<Objects<'k>, String> {
+    pub fn objects(self, files: &dyn FileTree, trace: &Trace) -> Result<Objects<'k>, String> {
         let decryptor = self.decryptor;
         if self.mac == MacPolicy::Ignore {
             return Ok(Objects { decryptor, checked: None });
@@ -188,7 +183,7 @@ impl<'k> Decrypting<'k> {
 }
 
 /// Decrypts the objects of a build.
-pub(super) struct Objects<'d> {
+pub struct Objects<'d> {
     decryptor: Decryptor<'d>,
     /// The encrypted values that right MACs of files cover, if they have to.
     checked: Option<BTreeSet<Vec<u8>>>,
@@ -199,7 +194,7 @@ impl Objects<'_> {
     ///
     /// # Errors
     /// Why it is not decrypted, in the words of Flux.
-    pub(super) fn decrypt(&self, object: Object) -> Result<(Object, Vec<Vec<u8>>), String> {
+    pub fn decrypt(&self, object: Object) -> Result<(Object, Vec<Vec<u8>>), String> {
         let subject = described(&object);
         let failed =
             |why: &dyn std::fmt::Display| format!("decryption failed for '{subject}': {why}");
@@ -250,7 +245,7 @@ fn strings(value: &Value) -> Vec<&str> {
 ///
 /// # Errors
 /// It says something else: what cannot be read does not weaken the check that was meant.
-pub(in crate::controllers) fn mac_policy(
+pub fn mac_policy(
     annotations: &BTreeMap<String, String>,
     default: MacPolicy,
 ) -> Result<MacPolicy, String> {
@@ -265,25 +260,21 @@ pub(in crate::controllers) fn mac_policy(
 }
 
 /// `Kind.version.group/name`, as Flux names an object of a build.
-pub(super) fn described(object: &Object) -> String {
+pub fn described(object: &Object) -> String {
     let gvk = object.gvk();
     let group = if gvk.group.is_empty() { "[noGrp]" } else { &gvk.group };
     format!("{}.{}.{group}/{}", gvk.kind, gvk.version, object.name())
 }
 
 /// Whether an object is encrypted, and not to be applied so.
-pub(super) fn is_still_encrypted(object: &Object) -> bool {
+pub fn is_still_encrypted(object: &Object) -> bool {
     let is_encrypted = object.get("sops").is_some_and(|sops| sops.get("mac").is_some());
     let switch = object.annotation(SWITCH);
     is_encrypted && !switch.is_some_and(|says| says.eq_ignore_ascii_case("disabled"))
 }
 
 /// The secrets of a file: its encrypted values, or the whole text if it is not a map.
-pub(in crate::controllers) fn revealed_in_file(
-    format: SopsFormat,
-    encrypted: &[u8],
-    plain: &[u8],
-) -> Vec<Vec<u8>> {
+pub fn revealed_in_file(format: SopsFormat, encrypted: &[u8], plain: &[u8]) -> Vec<Vec<u8>> {
     let is_map = matches!(format, SopsFormat::Yaml | SopsFormat::Json);
     // Of several documents only the first would be read.
     let is_single = memchr::memmem::find(plain, b"\n---").is_none();

@@ -3,21 +3,21 @@
 //! Here: what a kind has to say about itself ([`ApplierKind`]), and the run that is the same for all of them: gate, edges,
 //! target, memory, report. In the folder: an object that may not go on now (`pause`), how often a
 //! wait is observed (`observation`), an object that is deleted (`finalize`).
-//! Elsewhere: the kinds (a folder each beside this one), decisions (engines `apply`, `release`).
+//! Elsewhere: the kinds (crates of their own, and the program), decisions (engines `apply`, `release`).
 
-pub(crate) mod finalize;
+pub mod finalize;
 mod observation;
 mod pause;
 mod suspensions;
 
 use std::collections::BTreeSet;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::{Applier, ReconciledObject};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube::core::ResourceExt as _;
+use kube::core::{Resource as _, ResourceExt as _};
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::depends_on::ObjectDependency;
 use reconcile::{
@@ -25,26 +25,29 @@ use reconcile::{
     after_resolve, before_resolve,
 };
 
-pub(crate) use observation::Observation;
+pub use observation::Observation;
 use suspensions::AuditSpacing;
 
+use crate::context::Context;
+use crate::dependencies::depends_on;
+use crate::expressions::{ExpressionCache, Expressions};
+use crate::kind::{ControllerKind, log_failed_request, node_named, node_of};
+use crate::namespaces::{self, Namespaces};
+use crate::object_store::StateCache;
+use crate::record::Latest;
+use crate::reference::References;
+use crate::target::{ClusterTarget, TargetSpec};
+use crate::{gate, hold, hold_conditions, lifecycle, window};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
 use windlass_cluster::kind::OurKind;
-use windlass_runtime::context::Context;
-use windlass_runtime::dependencies::depends_on;
-use windlass_runtime::expressions::{ExpressionCache, Expressions};
-use windlass_runtime::kind::{ControllerKind, log_failed_request, node_named, node_of};
-use windlass_runtime::namespaces::{self, Namespaces};
-use windlass_runtime::object_store::StateCache;
-use windlass_runtime::record::Latest;
-use windlass_runtime::reference::References;
-use windlass_runtime::target::{ClusterTarget, TargetSpec};
-use windlass_runtime::{gate, hold, hold_conditions, lifecycle, window};
 use windlass_serve::settings::Settings;
 
 /// A kind that applies objects, as the run needs it.
-pub(crate) trait ApplierKind: OurKind + crds::Applier {
+pub trait ApplierKind: Sized + 'static {
+    /// The kind.
+    type Object: OurKind + Applier;
+
     /// Annotations that change what runs of this kind alone do; a change of one makes the object run.
     const ANNOTATIONS: &'static [&'static str];
 
@@ -61,32 +64,36 @@ pub(crate) trait ApplierKind: OurKind + crds::Applier {
     type RunDetails: Default + Send;
 
     /// Why a dependency that is ready does not suffice yet for an object that is about to apply a revision.
-    fn stale(_dependency: &Self, _object: &Self, _revision: &str) -> Option<DependencyState> {
+    fn stale(
+        _dependency: &Self::Object,
+        _object: &Self::Object,
+        _revision: &str,
+    ) -> Option<DependencyState> {
         None
     }
 
     /// Fields that the object has and this version does not support.
-    fn unsupported(&self) -> Vec<&'static str> {
+    fn unsupported(_object: &Self::Object) -> Vec<&'static str> {
         Vec::new()
     }
 
     /// The source that the spec names.
-    fn source(&self) -> Option<ObjectKey>;
+    fn source(object: &Self::Object) -> Option<ObjectKey>;
 
     /// Whether the status says that the artifact of a revision was applied, or that it was tried.
-    fn has_tried(&self, revision: &str) -> bool;
+    fn has_tried(object: &Self::Object, revision: &str) -> bool;
 
     /// What others depend on: while it stays the same, none of them is woken.
-    fn announcement(&self) -> String;
+    fn announcement(object: &Self::Object) -> String;
 
     /// Checks what can be checked without a cluster and expressions.
-    fn check(&self) -> Result<Self::Timeouts, Outcome>;
+    fn check(object: &Self::Object) -> Result<Self::Timeouts, Outcome>;
 
     /// Interval and retry interval.
     fn pace(timeouts: &Self::Timeouts) -> Pace;
 
     /// When the wait that goes on was last observed; nothing if a run has more to do than observe it.
-    fn observation(session: &Session<Self>, object: &Self) -> Option<Observation>;
+    fn observation(session: &Session<Self>, object: &Self::Object) -> Option<Observation>;
 
     /// The object is now applied to another cluster or as another user: forgets what was remembered about applied
     /// objects.
@@ -95,31 +102,33 @@ pub(crate) trait ApplierKind: OurKind + crds::Applier {
     /// Whether an operation is under way that must not stop where it is. Asked only while the object may not go on.
     fn is_under_way(
         _session: &Session<Self>,
-        _object: &Arc<Self>,
+        _object: &Arc<Self::Object>,
     ) -> impl Future<Output = Result<bool, ClusterError>> + Send {
         std::future::ready(Ok(false))
     }
 
     /// What a run would do if no window stood in its way.
-    fn pending(session: &Session<Self>, object: &Arc<Self>)
-    -> impl Future<Output = Pending> + Send;
+    fn pending(
+        session: &Session<Self>,
+        object: &Arc<Self::Object>,
+    ) -> impl Future<Output = Pending> + Send;
 
     /// Lets an operation that is under way reach the next place at which nothing is half done, because the object was
     /// suspended.
     fn stop(
         session: &Session<Self>,
-        object: &Arc<Self>,
+        object: &Arc<Self::Object>,
     ) -> impl Future<Output = Result<Option<Duration>, ClusterError>> + Send {
         session.finish_suspended(object)
     }
 
     /// The rollback that a user requested of the object and that waits or is done; none for a kind that has no rollbacks.
-    fn rollback(&self) -> Option<Rollback> {
+    fn rollback(_object: &Self::Object) -> Option<Rollback> {
         None
     }
 
     /// Where an object was when it was suspended.
-    fn where_stopped(&self) -> String;
+    fn where_stopped(object: &Self::Object) -> String;
 
     /// A suspended object waits for nothing.
     fn waits_no_more(_own: &mut Self::Own) {}
@@ -127,14 +136,14 @@ pub(crate) trait ApplierKind: OurKind + crds::Applier {
     /// Reads what the spec names besides a cluster and an account.
     fn read(
         session: &Session<Self>,
-        object: &Self,
+        object: &Self::Object,
         references: &mut References,
     ) -> impl Future<Output = Result<Self::SpecInputs, Outcome>> + Send;
 
     /// A run behind the gate; nothing where the spec changed meanwhile.
     fn reconcile(
         session: &Session<Self>,
-        object: &Arc<Self>,
+        object: &Arc<Self::Object>,
         facts: Facts,
         timeouts: Self::Timeouts,
     ) -> impl Future<Output = Result<Option<RunReport<Self>>, ClusterError>> + Send;
@@ -142,14 +151,14 @@ pub(crate) trait ApplierKind: OurKind + crds::Applier {
     /// The object goes: so does what it applied. `None` once nothing is left of it.
     fn finalize(
         session: &Session<Self>,
-        object: &Arc<Self>,
+        object: &Arc<Self::Object>,
     ) -> impl Future<Output = Result<FinalizeOutcome<Self>, ClusterError>> + Send;
 
     /// Whether what was applied stays when the Secret with the kubeconfig of its cluster is gone.
     const STAYS_WITHOUT_KUBECONFIG: bool;
 
     /// The event for an object whose applied objects cannot be removed any more, because `subject` is gone.
-    fn left_behind(&self, subject: &str) -> Event;
+    fn left_behind(object: &Self::Object, subject: &str) -> Event;
 
     /// Status and events of the end of a run; log lines are written here.
     fn report(session: &Session<Self>, ended: RunReport<Self>, end: &End) -> Report<Self>;
@@ -162,13 +171,15 @@ pub(crate) trait ApplierKind: OurKind + crds::Applier {
 
 /// How often a spec wants something done.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
-    pub(crate) interval: Duration,
-    pub(crate) retry: Duration,
+pub struct Pace {
+    /// How long after a run that came to its end the next one begins.
+    pub interval: Duration,
+    /// How long after a failure the next run begins.
+    pub retry: Duration,
 }
 
 /// What a run would do if no window stood in its way.
-pub(crate) enum Pending {
+pub enum Pending {
     /// Nothing: the object is ready, of this spec and at this revision.
     Nothing,
     /// It would observe what was applied, which changes nothing.
@@ -178,25 +189,28 @@ pub(crate) enum Pending {
 }
 
 /// How far a run came.
-pub(crate) struct RunReport<K: ApplierKind> {
-    pub(crate) object: Arc<K>,
-    pub(crate) outcome: Outcome,
-    pub(crate) came: K::RunDetails,
+pub struct RunReport<K: ApplierKind> {
+    /// The object as the last write left it.
+    pub object: Arc<K::Object>,
+    /// How the run ended.
+    pub outcome: Outcome,
+    /// What the kind tells besides.
+    pub came: K::RunDetails,
     /// How long the status does not report the outcome, since it will mostly be over by then.
-    pub(crate) unsaid_for: Option<Duration>,
+    pub unsaid_for: Option<Duration>,
 }
 
 impl<K: ApplierKind> RunReport<K> {
     /// A run that has nothing but its outcome.
-    pub(crate) fn early(object: &Arc<K>, outcome: Outcome) -> Self {
+    pub fn early(object: &Arc<K::Object>, outcome: Outcome) -> Self {
         Self { object: object.clone(), outcome, came: K::RunDetails::default(), unsaid_for: None }
     }
 }
 
 /// How far the removal of an object came.
-pub(crate) enum FinalizeOutcome<K: ApplierKind> {
+pub enum FinalizeOutcome<K: ApplierKind> {
     /// Nothing is left that is ours: the finalizer goes.
-    Done(Arc<K>),
+    Done(Arc<K::Object>),
     /// It goes on later.
     Later(Box<RunReport<K>>, Option<K::Timeouts>),
     /// Something changed meanwhile: the next run decides anew, at once.
@@ -204,25 +218,32 @@ pub(crate) enum FinalizeOutcome<K: ApplierKind> {
 }
 
 /// The end of a run, as it is reported.
-pub(crate) struct End {
-    pub(crate) outcome: Outcome,
-    pub(crate) began: Time,
-    pub(crate) now: Time,
+pub struct End {
+    /// The outcome, with the time of the next run.
+    pub outcome: Outcome,
+    /// When the run began.
+    pub began: Time,
+    /// When it ended.
+    pub now: Time,
     /// `spec.interval`, as messages name it.
-    pub(crate) interval: Duration,
+    pub interval: Duration,
 }
 
 /// The status to write and the events to announce.
-pub(crate) struct Report<K: ApplierKind> {
-    pub(crate) object: Arc<K>,
-    pub(crate) before: K::Status,
-    pub(crate) after: K::Status,
-    pub(crate) events: Vec<Event>,
+pub struct Report<K: ApplierKind> {
+    /// The object.
+    pub object: Arc<K::Object>,
+    /// Its status as it is in the cluster.
+    pub before: <K::Object as ReconciledObject>::Status,
+    /// Its status as it is to be.
+    pub after: <K::Object as ReconciledObject>::Status,
+    /// What is told with the write.
+    pub events: Vec<Event>,
 }
 
 /// What an applier remembers between runs.
-pub(crate) struct ApplierState<K: ApplierKind> {
-    latest: Arc<Latest<K>>,
+pub struct ApplierState<K: ApplierKind> {
+    latest: Arc<Latest<K::Object>>,
     expressions: ExpressionCache,
     /// The cluster and the user with which it was applied last.
     target: Option<Arc<ClusterTarget>>,
@@ -242,34 +263,31 @@ impl<K: ApplierKind> Default for ApplierState<K> {
     }
 }
 
-/// Runs the objects of a kind that applies others.
-pub(crate) struct ApplierController<K>(PhantomData<K>);
+impl<K: ApplierKind> ControllerKind for K {
+    type Object = K::Object;
 
-impl<K: ApplierKind> ControllerKind for ApplierController<K> {
-    type Object = K;
-
-    const ANNOTATIONS: &'static [&'static str] = K::ANNOTATIONS;
+    const ANNOTATIONS: &'static [&'static str] = <K as ApplierKind>::ANNOTATIONS;
 
     type ControllerState = ApplierState<K>;
 
-    fn unsupported(object: &K) -> Vec<&'static str> {
-        object.unsupported()
+    fn unsupported(object: &K::Object) -> Vec<&'static str> {
+        <K as ApplierKind>::unsupported(object)
     }
 
-    fn source(object: &K) -> Option<ObjectKey> {
-        object.source()
+    fn source(object: &K::Object) -> Option<ObjectKey> {
+        <K as ApplierKind>::source(object)
     }
 
-    fn has_tried(object: &K, revision: &str) -> bool {
-        object.has_tried(revision)
+    fn has_tried(object: &K::Object, revision: &str) -> bool {
+        <K as ApplierKind>::has_tried(object, revision)
     }
 
-    fn announcement(object: &K) -> String {
-        object.announcement()
+    fn announcement(object: &K::Object) -> String {
+        <K as ApplierKind>::announcement(object)
     }
 
-    fn run(object: Arc<K>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
-        run(object, context).boxed()
+    fn run(object: Arc<K::Object>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+        run::<K>(object, context).boxed()
     }
 
     fn forget(node: &ObjectKey, context: &Context) {
@@ -278,21 +296,26 @@ impl<K: ApplierKind> ControllerKind for ApplierController<K> {
 }
 
 /// How soon a run that the API server refused to record is repeated.
-pub(crate) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
+pub const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 /// Everything that one run needs at hand.
-pub(crate) struct Session<K: ApplierKind> {
-    pub(crate) context: Arc<Context>,
-    pub(crate) node: ObjectKey,
-    pub(crate) latest: Arc<Latest<K>>,
-    pub(crate) expressions: Arc<Expressions>,
-    pub(crate) began: Time,
+pub struct Session<K: ApplierKind> {
+    /// What every run may use.
+    pub context: Arc<Context>,
+    /// The object that is run.
+    pub node: ObjectKey,
+    /// The object as our last write left it.
+    pub latest: Arc<Latest<K::Object>>,
+    /// The expressions of its spec.
+    pub expressions: Arc<Expressions>,
+    /// When the run began.
+    pub began: Time,
     memory: Arc<Mutex<ApplierState<K>>>,
     own: Arc<Mutex<K::Own>>,
 }
 
 /// What others depend on: whether the object is ready, of its newest spec, and at which revision.
-pub(crate) fn announcement<K: ApplierKind>(object: &K, revision: Option<&str>) -> String {
+pub fn announcement<O: OurKind + ReconciledObject>(object: &O, revision: Option<&str>) -> String {
     let generation = object.meta().generation.unwrap_or_default();
     let ready = object.condition("Ready").map_or("", |it| it.status.as_str());
     let current = object.observed_generation() == Some(generation);
@@ -311,10 +334,10 @@ fn forget<K: ApplierKind>(node: &ObjectKey, context: &Context) {
 }
 
 /// One run; returns when to run again.
-async fn run<K: ApplierKind>(seen: Arc<K>, context: Arc<Context>) -> Option<Duration> {
+async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<Context>) -> Option<Duration> {
     // After a start sources and dependencies may only seem to be missing; nothing means that the process ends.
     context.sources.listed().await?;
-    context.kept.listed::<K>().await.then_some(())?;
+    context.kept.listed::<K::Object>().await.then_some(())?;
     context.shared::<Namespaces>().known().await;
     lifecycle::known(&context).await;
     let node = node_of(&*seen);
@@ -339,7 +362,7 @@ async fn run<K: ApplierKind>(seen: Arc<K>, context: Arc<Context>) -> Option<Dura
 }
 
 /// When an object that is as it should be is observed again: after its interval, with its own jitter.
-pub(crate) fn interval<K: ApplierKind>(object: &K, pace: Pace, settings: &Settings) -> Duration {
+pub fn interval<O: OurKind>(object: &O, pace: Pace, settings: &Settings) -> Duration {
     let seed = reconcile::seed(&object.uid().unwrap_or_default());
     let interval = pace.interval.max(SHORTEST_INTERVAL);
     reconcile::jittered(interval, settings.interval_jitter_percentage, seed)
@@ -347,7 +370,7 @@ pub(crate) fn interval<K: ApplierKind>(object: &K, pace: Pace, settings: &Settin
 
 impl<K: ApplierKind> Session<K> {
     /// What the object remembers between runs.
-    pub(crate) fn memory(&self) -> MutexGuard<'_, K::Own> {
+    pub fn memory(&self) -> MutexGuard<'_, K::Own> {
         self.own.lock()
     }
 
@@ -356,11 +379,12 @@ impl<K: ApplierKind> Session<K> {
         self.memory.lock().target.clone()
     }
 
-    pub(crate) fn in_future(&self, delay: Duration) -> Time {
+    /// The time after a delay that begins now.
+    pub fn in_future(&self, delay: Duration) -> Time {
         jiff::Timestamp::now().saturating_add(delay).unwrap_or(Time::MAX)
     }
 
-    async fn attempt(&self, object: Arc<K>) -> Result<Option<Duration>, ClusterError> {
+    async fn attempt(&self, object: Arc<K::Object>) -> Result<Option<Duration>, ClusterError> {
         if let Some(pause) = self.pause(&object) {
             return Ok(Some(pause));
         }
@@ -388,7 +412,7 @@ impl<K: ApplierKind> Session<K> {
         if let Err(outcome) = needed {
             return self.finish(RunReport::early(&object, outcome), None).await;
         }
-        let timeouts = match object.check() {
+        let timeouts = match K::check(&object) {
             Ok(timeouts) => timeouts,
             Err(outcome) => return self.finish(RunReport::early(&object, outcome), None).await,
         };
@@ -406,17 +430,17 @@ impl<K: ApplierKind> Session<K> {
     }
 
     /// Tells the work queue on which objects this one depends, so that their changes wake it.
-    fn set_edges(&self, object: &K, needed: &[ObjectDependency]) {
+    fn set_edges(&self, object: &K::Object, needed: &[ObjectDependency]) {
         let mut dependencies: BTreeSet<ObjectKey> = depends_on(object)
             .iter()
             .map(|dependency| {
                 let (namespace, name) = gate::named(dependency, &self.node.namespace);
-                node_named::<K>(namespace, name)
+                node_named::<K::Object>(namespace, name)
             })
             .collect();
         dependencies.extend(needed.iter().flat_map(|it| self.context.dependencies.nodes(it)));
         self.context.work_queue.set_edges(&self.node, Edge::DependsOn, dependencies);
-        let source = object.source().into_iter().collect();
+        let source = K::source(object).into_iter().collect();
         self.context.work_queue.set_edges(&self.node, Edge::Source, source);
         let namespace = namespaces::node_of(&self.node.namespace);
         self.context.work_queue.set_edges(&self.node, Edge::Reference, BTreeSet::from([namespace]));
@@ -424,15 +448,15 @@ impl<K: ApplierKind> Session<K> {
 
     /// What the gate says once dependencies are known; nothing if it is open. Suspension and windows were asked about
     /// before anything was resolved.
-    pub(crate) async fn gate(
+    pub async fn gate(
         &self,
-        object: &Arc<K>,
+        object: &Arc<K::Object>,
         facts: Facts,
         revision: &str,
     ) -> Option<Outcome> {
         let context = &self.context;
-        let store = &self.context.store::<K>();
-        let stale = |other: &K| K::stale(other, object, revision);
+        let store = &self.context.store::<K::Object>();
+        let stale = |other: &K::Object| K::stale(other, object, revision);
         let dependencies =
             gate::named_by(context, store, object, object.depends_on(), &self.expressions, stale);
         let mut dependencies = dependencies.await;
@@ -450,20 +474,23 @@ impl<K: ApplierKind> Session<K> {
     }
 
     /// The cluster and the user that a spec names.
-    pub(crate) fn wanted<'a>(&'a self, object: &'a K) -> TargetSpec<'a> {
+    pub fn wanted<'a>(&'a self, object: &'a K::Object) -> TargetSpec<'a> {
         let kube_config = object.kube_config();
         let account = object.service_account_name();
         TargetSpec::new(&self.context.settings, &self.node.namespace, kube_config, account)
     }
 
     /// Whether only verified artifacts may be applied; true if the policy is not known.
-    pub(crate) fn is_verified_only(&self) -> bool {
+    pub fn is_verified_only(&self) -> bool {
         let policies = self.context.shared::<Namespaces>();
         policies.is_verified_only(&self.node.namespace).unwrap_or(true)
     }
 
     /// The cluster and the user with which it is applied; reads nothing else that the spec names.
-    pub(crate) async fn target(&self, object: &K) -> Result<Arc<ClusterTarget>, Outcome> {
+    ///
+    /// # Errors
+    /// The outcome of a run that has no target.
+    pub async fn target(&self, object: &K::Object) -> Result<Arc<ClusterTarget>, Outcome> {
         let mut references = References::new(&self.context.watcher);
         let target = self.context.targets.of(&self.wanted(object), &mut references).await;
         references.watch(&self.node);
@@ -471,9 +498,12 @@ impl<K: ApplierKind> Session<K> {
     }
 
     /// What the spec names: the cluster and the user with which it is applied, and what the kind reads besides.
-    pub(crate) async fn named(
+    ///
+    /// # Errors
+    /// The outcome of a run that lacks one of them.
+    pub async fn named(
         &self,
-        object: &K,
+        object: &K::Object,
     ) -> Result<(Arc<ClusterTarget>, K::SpecInputs), Outcome> {
         // All references are watched before a missing one ends the run.
         let mut references = References::new(&self.context.watcher);
@@ -499,12 +529,15 @@ impl<K: ApplierKind> Session<K> {
     }
 
     /// See [`interval`].
-    pub(crate) fn interval(&self, object: &K, timeouts: &K::Timeouts) -> Duration {
+    pub fn interval(&self, object: &K::Object, timeouts: &K::Timeouts) -> Duration {
         interval(object, K::pace(timeouts), &self.context.settings)
     }
 
     /// Says how the run ended, and when the next one is due.
-    pub(crate) async fn finish(
+    ///
+    /// # Errors
+    /// The API server did not record it.
+    pub async fn finish(
         &self,
         ended: RunReport<K>,
         timeouts: Option<K::Timeouts>,
@@ -520,7 +553,7 @@ impl<K: ApplierKind> Session<K> {
         let Report { object, before, after, events } = K::report(self, ended, &end);
         self.latest.write_status(&self.context, &object, &before, &after).await?;
         for event in events {
-            self.context.events.announce(&*object, K::CONTROLLER, event);
+            self.context.events.announce(&*object, K::Object::CONTROLLER, event);
         }
         Ok(match &end.outcome {
             Outcome::Settled(..) => Some(K::next_look(&self.memory()).unwrap_or(again)),

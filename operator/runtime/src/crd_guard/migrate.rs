@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use super::error::GuardError;
 use super::object_check;
+use crate::target::ClusterTarget;
 use windlass_cluster::decode::DepthLimitedObject;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::pager::ObjectProjection;
 use windlass_cluster::{Cluster, ClusterError};
-use windlass_runtime::target::ClusterTarget;
 
 /// Attempts at an object that others write at the same time.
 const MAX_WRITE_ATTEMPTS: u32 = 4;

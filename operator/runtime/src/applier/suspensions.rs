@@ -1,20 +1,22 @@
 //! Audits of suspensions: who suspended an object and why, and who resumed it.
 //!
-//! The condition of a hold says what was audited last: it is written after the audit, so that a crash in between makes the
-//! same audit again. A user who may annotate an object could have audits written without end, each with a text of its own: past a
-//! burst there is one a minute, which says how the object is by then. Elsewhere: writing audits (`windlass_runtime::audit`), holds
-//! (`windlass_runtime::hold`).
+//! The condition of a hold says what was audited last: it is written after the audit, so that a crash in between makes
+//! the same audit again. A user who may annotate an object could have audits written without end, each with a text of
+//! its own: past a burst there is one a minute, which says how the object is by then. Elsewhere: writing audits
+//! (`audit`), holds (`hold`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::ReconciledObject as _;
 use crds::release::{AuditCause, AuditOperation, AuditOutcome, AuditSubject, ReleaseAuditSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::Resource as _;
 use reconcile::{ConditionStatus, HOLD, Mark, REQUESTED_BY, REQUESTED_REASON, Rollback, Time};
 use release::origin::ManualRequest;
 
 use super::{ApplierKind, Session, hold};
-use windlass_runtime::audit::{self, manager_of_annotation, manager_of_spec, text, when};
+use crate::audit::{self, manager_of_annotation, manager_of_spec, text, when};
 
 /// What happened to the suspension of an object since its status was written.
 #[derive(Debug, PartialEq, Eq)]
@@ -108,14 +110,14 @@ fn changed(mark: Option<&Mark>, audited: Option<&str>) -> Option<SuspensionChang
 impl<K: ApplierKind> Session<K> {
     /// Writes the audit of a suspension that began or ended, before the status says so. `expired` says that its end has
     /// come.
-    pub(super) async fn audit_suspension(&self, object: &Arc<K>, expired: bool) {
+    pub(super) async fn audit_suspension(&self, object: &Arc<K::Object>, expired: bool) {
         let mark = hold::mark(&**object, self.began);
         let meta = object.meta();
         let known = hold_message(object.condition(HOLD));
         // A change of owner is audited in any case.
         let has_same_owner =
             known.zip(hold::of(&**object)).is_some_and(|(known, hold)| hold.has_owner_of(known));
-        let is_of_rollback = has_same_owner && is_of_rollback(meta, object.rollback());
+        let is_of_rollback = has_same_owner && is_of_rollback(meta, K::rollback(object));
         let audited = audited(known, mark.as_ref(), is_of_rollback);
         let due = self.due_audit(mark.as_ref(), audited, expired);
         let Some((changed, expired)) = due else { return };
@@ -133,7 +135,7 @@ impl<K: ApplierKind> Session<K> {
         let spec = spec(operation, self.subject(object), cause, text, self.began);
         let namespace = &self.node.namespace;
         if let Some(event) = audit::write(&self.context, namespace, &key, spec).await {
-            self.context.events.announce(&**object, K::CONTROLLER, event);
+            self.context.events.announce(&**object, K::Object::CONTROLLER, event);
         }
     }
 
@@ -165,10 +167,10 @@ impl<K: ApplierKind> Session<K> {
         memory.suspension_audits.due_in(jiff::Timestamp::now())
     }
 
-    fn subject(&self, object: &K) -> AuditSubject {
+    fn subject(&self, object: &K::Object) -> AuditSubject {
         AuditSubject {
-            group: K::group(&()).into_owned(),
-            kind: K::kind(&()).into_owned(),
+            group: K::Object::group(&()).into_owned(),
+            kind: K::Object::kind(&()).into_owned(),
             name: self.node.name.clone(),
             uid: object.meta().uid.clone().unwrap_or_default(),
             generation: object.meta().generation.unwrap_or_default(),

@@ -24,35 +24,35 @@ use super::claims;
 use super::error::GuardError;
 use super::object_check;
 use super::policy::REMOVAL;
+use crate::permit::Permits;
 use windlass_cluster::decode::{DepthLimitedObject, RawObject};
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::pager::ObjectProjection;
 use windlass_cluster::{Cluster, ClusterError};
-use windlass_runtime::permit::Permits;
 
 /// Label of a Secret that is part of an export: the uid of the definition.
-pub(crate) const EXPORT: &str = "windlass.dev/crd-export";
+pub const EXPORT: &str = "windlass.dev/crd-export";
 
 /// Annotation: the name of the definition.
-pub(crate) const NAME: &str = "windlass.dev/crd-name";
+pub const NAME: &str = "windlass.dev/crd-name";
 
 /// Annotation: how many parts the export has.
-pub(crate) const PARTS: &str = "windlass.dev/crd-export-parts";
+pub const PARTS: &str = "windlass.dev/crd-export-parts";
 
 /// Annotation: how many objects it has.
-pub(crate) const OBJECTS: &str = "windlass.dev/crd-export-objects";
+pub const OBJECTS: &str = "windlass.dev/crd-export-objects";
 
 /// Annotation: the digest of all parts.
-pub(crate) const DIGEST: &str = "windlass.dev/crd-export-digest";
+pub const DIGEST: &str = "windlass.dev/crd-export-digest";
 
 /// Annotation: when it was made. A copy in another cluster has another time of creation.
-pub(crate) const TIME: &str = "windlass.dev/crd-export-time";
+pub const TIME: &str = "windlass.dev/crd-export-time";
 
 /// Annotation: the namespace whose ServiceAccount deletes the definition, if one does.
 const TENANT: &str = "windlass.dev/crd-export-tenant";
 
 /// The key in its data.
-pub(crate) const KEY: &str = "export.jsonl.gz";
+pub const KEY: &str = "export.jsonl.gz";
 
 /// The field manager of these Secrets.
 const MANAGER: &str = "windlass";
@@ -73,13 +73,13 @@ const EXPORT_TIMEOUT: Duration = Duration::from_secs(600);
 const MAX_EXPORT_ATTEMPTS: u32 = 3;
 
 /// What an export is called: the uid of the definition, and the first digits of the digest.
-pub(crate) fn export_name(uid: &str, digest: &str) -> String {
+pub fn export_name(uid: &str, digest: &str) -> String {
     let digits = digest.trim_start_matches("sha256:");
     format!("{uid}-{}", digits.get(..NAME_DIGEST_CHARACTERS).unwrap_or(digits))
 }
 
 /// The name of the Secret with a part of an export of this name.
-pub(crate) fn secret_name(export: &str, part: usize) -> String {
+pub fn secret_name(export: &str, part: usize) -> String {
     format!("crd-export-{export}-{part}")
 }
 
