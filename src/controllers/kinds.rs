@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::helm_release::{self, HelmReleaseController};
 use super::helmfile::{self, HelmfileController};
-use super::kustomization::{self, KustomizationController};
 use image_controller::image_policy::ImagePolicyController;
 use image_controller::image_repository::ImageRepositoryController;
+use kustomize_controller::kustomization::{self, KustomizationController};
 use notification_controller::alert::AlertController;
 use notification_controller::delivery::Delivery;
 use notification_controller::incident;

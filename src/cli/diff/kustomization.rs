@@ -14,8 +14,8 @@ use objects::{Object, ObjectId};
 
 use super::change::{Action, ComparisonResult, DiffChange, Difference, PendingObjects, taken_over};
 use crate::cli::render::kustomization::KustomizationBuild;
-use crate::controllers::kustomization::MANAGER;
-use crate::controllers::kustomization::validated_spec::DesiredKustomization;
+use kustomize_controller::kustomization::MANAGER;
+use kustomize_controller::kustomization::validated_spec::DesiredKustomization;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::objects::Mode;
 use windlass_cluster::{Cluster, ClusterError};

@@ -1,6 +1,6 @@
 //! What a Kustomization builds, from a folder or from the artifact of its source.
 //!
-//! Elsewhere: building (`controllers::kustomization::validated_spec`), how that compares with the cluster (`cli::diff`).
+//! Elsewhere: building (`kustomize_controller::kustomization::validated_spec`), how that compares with the cluster (`cli::diff`).
 
 use anyhow::{Context as _, ensure};
 use apply::Manifest;
@@ -11,9 +11,9 @@ use tree::{FileTree, RelPath};
 
 use super::checkout::Checkout;
 use super::{ArtifactOrigin, fetched, on_large_stack, outcome_error, references, typed};
-use crate::controllers::kustomization::inputs::Inputs;
-use crate::controllers::kustomization::scope::scoped;
-use crate::controllers::kustomization::validated_spec::{
+use kustomize_controller::kustomization::inputs::Inputs;
+use kustomize_controller::kustomization::scope::scoped;
+use kustomize_controller::kustomization::validated_spec::{
     self, BuildRequest, DesiredKustomization, Servers,
 };
 use windlass_cluster::Cluster;

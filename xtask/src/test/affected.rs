@@ -77,7 +77,7 @@ const PLACES: [(&str, &[&str]); 48] = [
         &["notifications::incidents", "notifications::takeover", "cli::incidents"],
     ),
     ("operator/image/", &["images::"]),
-    ("src/controllers/kustomization", &["stories::", "tenancy::", "restarts::"]),
+    ("operator/kustomize/src/kustomization", &["stories::", "tenancy::", "restarts::"]),
     (
         "operator/runtime/src/lifecycle",
         &[

@@ -11,7 +11,7 @@ use reconcile::{Edge, Outcome, Wake, reason};
 use super::workload_pods::failed;
 use super::write::version;
 use super::{KustomizationExecutor, Verify};
-use crate::controllers::kustomization::MANAGER;
+use crate::kustomization::MANAGER;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::objects::Mode;

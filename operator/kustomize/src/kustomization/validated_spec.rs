@@ -32,7 +32,7 @@ pub(super) const ALLOW_EMPTY: &str = "windlass.dev/allow-empty";
 
 /// The durations of a spec.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Timeouts {
+pub struct Timeouts {
     pub(super) interval: Duration,
     pub(super) retry: Duration,
     pub(super) timeout: Duration,
@@ -40,8 +40,9 @@ pub(crate) struct Timeouts {
 
 /// The desired state of a Kustomization, and what it was built from.
 #[derive(Clone)]
-pub(crate) struct DesiredKustomization {
-    pub(crate) desired: Arc<ApplyDesiredState>,
+pub struct DesiredKustomization {
+    /// The desired state of the plan.
+    pub desired: Arc<ApplyDesiredState>,
     /// Names the content of all manifests.
     pub(super) digest: String,
     /// Which files were read.
@@ -51,13 +52,13 @@ pub(crate) struct DesiredKustomization {
     /// Digest of what was used beside files.
     pub(super) inputs: String,
     /// Which fields others may change.
-    pub(crate) ignore: Arc<Rules>,
+    pub ignore: Arc<Rules>,
     /// API version of everything whose health is asked for by name.
     pub(super) health_versions: Vec<(ObjectId, String)>,
     /// What is put in from Secrets, and what the Secrets among the manifests hold.
-    pub(crate) secrets: Masking,
+    pub secrets: Masking,
     /// What is not built although a kustomization names it, for people.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// What a condition says of a build that was applied, with what a person has to know of it.
@@ -114,7 +115,10 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
 }
 
 /// Checks what can be checked without files and expressions.
-pub(crate) fn check(spec: &KustomizationSpec) -> Result<Timeouts, Outcome> {
+///
+/// # Errors
+/// The outcome of a run: a field that is not supported, a duration that cannot be read.
+pub fn check(spec: &KustomizationSpec) -> Result<Timeouts, Outcome> {
     let fields = unsupported(spec);
     if !fields.is_empty() {
         return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
@@ -188,23 +192,32 @@ fn may_be_empty(object: &Kustomization, settings: &Settings) -> bool {
 const STEPS_PER_OBJECT_PASS: u64 = 100_000;
 
 /// What a build may ask of other servers.
-pub(crate) struct Servers {
-    pub(crate) bases: Bases,
-    pub(crate) keys: KeyServices,
+pub struct Servers {
+    /// Where bases on other servers come from.
+    pub bases: Bases,
+    /// What decrypts data keys.
+    pub keys: KeyServices,
 }
 
 /// A Kustomization that is to be built, and what from.
-pub(crate) struct BuildRequest<'b> {
-    pub(crate) object: &'b Kustomization,
-    pub(crate) timeouts: Timeouts,
-    pub(crate) files: &'b dyn FileTree,
+pub struct BuildRequest<'b> {
+    /// The Kustomization.
+    pub object: &'b Kustomization,
+    /// The durations of its spec.
+    pub timeouts: Timeouts,
+    /// The files of its source.
+    pub files: &'b dyn FileTree,
     /// The revision of the files.
-    pub(crate) revision: &'b str,
-    pub(crate) inputs: &'b Inputs,
+    pub revision: &'b str,
+    /// Its variables and keys.
+    pub inputs: &'b Inputs,
 }
 
 /// Builds what is declared at a revision.
-pub(crate) fn desired(
+///
+/// # Errors
+/// The outcome of a run that cannot build it.
+pub fn desired(
     request: &BuildRequest<'_>,
     servers: Servers,
     settings: &Settings,

@@ -9,7 +9,7 @@ mod ca_bundle;
 mod executor;
 mod failure_cause;
 mod finalize;
-pub(crate) mod inputs;
+pub mod inputs;
 mod kustomization_file;
 mod lifecycle_holds;
 mod manifests;
@@ -17,9 +17,9 @@ mod pause;
 mod report;
 mod resolve;
 mod retry;
-pub(crate) mod scope;
+pub mod scope;
 mod substitution;
-pub(crate) mod validated_spec;
+pub mod validated_spec;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -61,10 +61,10 @@ use windlass_runtime::target::ClusterTarget;
 use windlass_runtime::{artifact, hold, hold_conditions, progress, source_reference, window};
 
 /// Field manager of what Kustomizations apply.
-pub(crate) const MANAGER: &str = Kustomization::CONTROLLER;
+pub const MANAGER: &str = Kustomization::CONTROLLER;
 
 /// The marks on the objects of a Kustomization.
-pub(super) const OWNERSHIP: Ownership = Ownership {
+pub const OWNERSHIP: Ownership = Ownership {
     name: apply::meta::OWNER_NAME,
     namespace: apply::meta::OWNER_NAMESPACE,
     manager: MANAGER,
@@ -72,7 +72,7 @@ pub(super) const OWNERSHIP: Ownership = Ownership {
 
 /// What a Kustomization remembers between runs.
 #[derive(Default)]
-pub(crate) struct KustomizationState {
+pub struct KustomizationState {
     /// When every object is compared again, also those that are remembered as unchanged.
     verify_at: Option<Instant>,
     /// When every object was last compared.
@@ -124,7 +124,7 @@ impl DependencyTarget for KustomizationController {
 
 /// What a run has besides its outcome.
 #[derive(Default)]
-pub(crate) struct KustomizationRunDetails {
+pub struct KustomizationRunDetails {
     /// The revision that the run was about; empty when it did not get that far.
     revision: String,
     /// The revision that the source names as its own origin; empty if it names none.
@@ -170,7 +170,7 @@ fn early(object: &Arc<Kustomization>, revision: &str, outcome: Outcome) -> Kusto
 }
 
 /// Runs Kustomizations.
-pub(crate) struct KustomizationController;
+pub struct KustomizationController;
 
 impl ApplierKind for KustomizationController {
     type Object = Kustomization;

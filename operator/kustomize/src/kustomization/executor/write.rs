@@ -13,7 +13,7 @@ use reconcile::{Outcome, Reason, RemovalCause, RemovalPermit, RemovalRefused, Wa
 use serde_json::Value;
 
 use super::KustomizationExecutor;
-use crate::controllers::kustomization::{MANAGER, pause};
+use crate::kustomization::{MANAGER, pause};
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::events::{Event, Severity};

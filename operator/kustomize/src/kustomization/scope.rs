@@ -19,7 +19,7 @@ use windlass_runtime::target::ClusterTarget;
 ///
 /// # Errors
 /// Names an object that has two manifests.
-pub(crate) async fn scoped(
+pub async fn scoped(
     desired_kustomization: &DesiredKustomization,
     cluster: &Cluster,
     custom: &[(String, String)],

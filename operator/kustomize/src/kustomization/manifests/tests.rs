@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tree::MemoryTree;
 
 use super::*;
-use crate::controllers::kustomization::validated_spec;
+use crate::kustomization::validated_spec;
 use windlass_runtime::time_limit::TIME_LIMIT;
 
 fn config_map(name: &str) -> String {

@@ -12,14 +12,17 @@ use windlass_serve::settings::Settings;
 /// The inputs of a Kustomization's build besides the files of the artifact: substitution variables and
 /// decryption keys.
 #[derive(Default)]
-pub(crate) struct Inputs {
+pub struct Inputs {
     pub(super) substitution: Option<Substitution>,
     pub(super) decryption: Option<Decryption>,
 }
 
 impl Inputs {
     /// Reads what a spec names.
-    pub(crate) async fn read(
+    ///
+    /// # Errors
+    /// The outcome of a run that lacks some of it.
+    pub async fn read(
         settings: &Settings,
         object: &Kustomization,
         references: &mut References,

@@ -1,0 +1,8 @@
+//! The kind Kustomization: the manifests of an artifact, kept applied.
+//!
+//! Here: the kind ([`kustomization`]), whose folder has the files of any kind (`resolve`, `validated_spec`, `executor`,
+//! `report`).
+//! Elsewhere: what all appliers do (crate `windlass-runtime`), kustomize itself (engine `kustomize`), the plan (engine
+//! `apply`), the list of kinds (the program).
+
+pub mod kustomization;
