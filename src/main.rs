@@ -1,9 +1,9 @@
 //! The program: talks to the cluster and to people.
 //!
-//! Here: the start and the exit status. Elsewhere: commands (`cli`), kinds (`controllers`); notifications (crate
-//! `notification-controller`); tags of images (crate `image-controller`); what any kind needs to be run (crate
-//! `windlass-runtime`); sources (crate `source-controller`); HTTP, flags and logs (crate `windlass-serve`); the
-//! Kubernetes client, events and metrics (crate `windlass-cluster`).
+//! Here: the start and the exit status. Elsewhere: commands (`cli`), the list of kinds (`controllers`), the kinds (crates
+//! `source-controller`, `kustomize-controller`, `helm-controller`, `image-controller`, `notification-controller`), what any
+//! kind needs to be run (crate `windlass-runtime`), HTTP, flags and logs (crate `windlass-serve`), the Kubernetes client,
+//! events and metrics (crate `windlass-cluster`).
 
 mod cli;
 mod controllers;

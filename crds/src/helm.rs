@@ -1,7 +1,7 @@
 //! The group `helm.toolkit.fluxcd.io/v2`: charts that are kept released.
 //!
 //! Here: its one kind, spread over the spec, the chart, the actions and the status.
-//! Elsewhere: charts and releases themselves (`engines/helm`), running (`src/controllers`).
+//! Elsewhere: charts and releases themselves (`engines/helm`), running (`operator/helm`).
 
 mod action;
 mod chart;

@@ -2,7 +2,7 @@
 //! helmfile-operator, `apps.mumoshu.github.io/v1alpha1`, whose objects become the same.
 //!
 //! Here: the two kinds (`operator` is the older one), and the status that both have. Elsewhere: what helmfiles mean
-//! (`engines/helmfile`), running (`src/controllers`).
+//! (`engines/helmfile`), running (`operator/helm`).
 
 pub mod operator;
 

@@ -11,7 +11,7 @@ use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
 use super::scope::{NamespaceScope, say_left_out, shown};
-use crate::controllers::helm_release::{FORCE_AT, RESET_AT};
+use helm_controller::helm_release::{FORCE_AT, RESET_AT};
 use windlass_runtime::kind::REQUESTED_AT;
 
 /// The flags of `windlass export`.

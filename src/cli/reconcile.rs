@@ -24,7 +24,7 @@ use super::scope::Site;
 use super::suspend::{ObjectSelectionArgs, change, each};
 use super::table::clean;
 use super::{EXIT_FAILED, why};
-use crate::controllers::helm_release::{FORCE_AT, RESET_AT};
+use helm_controller::helm_release::{FORCE_AT, RESET_AT};
 use windlass_runtime::kind::REQUESTED_AT;
 
 /// The flags of `windlass reconcile`.

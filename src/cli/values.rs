@@ -1,6 +1,6 @@
 //! `windlass values`: the values of a HelmRelease, and which source set each of them.
 //!
-//! Elsewhere: reading and merging them (`controllers::helm_release::values`), the sources (`helm::values::provenance`).
+//! Elsewhere: reading and merging them (`helm_controller::helm_release::values`), the sources (`helm::values::provenance`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ use super::output::{ReportFormat, report};
 use super::scope::{ClusterScope, Site};
 use super::table::{Cell, Screen, Table};
 use super::template::load_chart;
-use crate::controllers::helm_release::values::{self, Objects, Values};
+use helm_controller::helm_release::values::{self, Objects, Values};
 
 /// The flags of `windlass values`.
 #[derive(Debug, Clone, ClapArgs)]

@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::helm_release::{self, HelmReleaseController};
-use super::helmfile::{self, HelmfileController};
+use helm_controller::helm_release::{self, HelmReleaseController};
+use helm_controller::helmfile::{self, HelmfileController};
 use image_controller::image_policy::ImagePolicyController;
 use image_controller::image_repository::ImageRepositoryController;
 use kustomize_controller::kustomization::{self, KustomizationController};

@@ -3,7 +3,7 @@
 //! Here: what a kind has to say about itself ([`ApplierKind`]), and the run that is the same for all of them: gate, edges,
 //! target, memory, report. In the folder: an object that may not go on now (`pause`), how often a
 //! wait is observed (`observation`), an object that is deleted (`finalize`).
-//! Elsewhere: the kinds (crates of their own, and the program), decisions (engines `apply`, `release`).
+//! Elsewhere: the kinds (crates of their own), decisions (engines `apply`, `release`).
 
 pub mod finalize;
 mod observation;

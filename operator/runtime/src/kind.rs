@@ -1,7 +1,7 @@
 //! How the objects of a kind are run, and what one of them is called.
 //!
 //! Here: what the crate of a kind says of its runs, and its interval with jitter.
-//! Elsewhere: running any kind (`run`), what those have in common that apply objects (`applier`), the kinds (the program).
+//! Elsewhere: running any kind (`run`), what those have in common that apply objects (`applier`), the kinds (crates of their own).
 
 use std::sync::Arc;
 use std::time::Duration;

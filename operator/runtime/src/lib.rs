@@ -9,9 +9,9 @@
 //! What appliers share: their run ([`applier`]), how they name the source of their files ([`source_reference`]), what
 //! builds of files take ([`build`], [`time_limit`], [`random`]), the guard of definitions ([`crd_guard`]), and the Pods
 //! behind a failure ([`workload_pods`]).
-//! Elsewhere: sources (crate `source-controller`), Kustomizations (crate `kustomize-controller`), other kinds (the
-//! program), notifications (crate `notification-controller`), the Kubernetes client (crate `windlass-cluster`), flags
-//! (crate `windlass-serve`), decisions (engines `reconcile`, `apply` and `release`).
+//! Elsewhere: sources (crate `source-controller`), Kustomizations (crate `kustomize-controller`), HelmReleases and
+//! Helmfiles (crate `helm-controller`), notifications (crate `notification-controller`), the Kubernetes client (crate
+//! `windlass-cluster`), flags (crate `windlass-serve`), decisions (engines `reconcile`, `apply` and `release`).
 
 pub mod applier;
 pub mod artifact;

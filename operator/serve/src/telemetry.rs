@@ -17,13 +17,14 @@ use tracing_subscriber::{EnvFilter, fmt as layer};
 use crate::settings::{LogEncoding, LogLevel};
 
 /// Our crates that log; engines do not.
-const CRATES: [&str; 6] = [
+const CRATES: [&str; 7] = [
     "windlass",
     "sources",
     "image_controller",
     "notification_controller",
     "source_controller",
     "kustomize_controller",
+    "helm_controller",
 ];
 
 /// Starts logging to standard error.

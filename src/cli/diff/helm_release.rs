@@ -1,6 +1,6 @@
 //! What the next operation of a HelmRelease would change: an upgrade, or an installation where there is no release.
 //!
-//! Elsewhere: rendering (`cli::render`), how objects are read and written (`controllers::release_runner`).
+//! Elsewhere: rendering (`cli::render`), how objects are read and written (`helm_controller::release_runner`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use serde_json::json;
 
 use super::change::{Action, ComparisonResult, DiffChange, Difference, PendingObjects, taken_over};
 use crate::cli::render::helm_release::RenderedHelmRelease;
-use crate::controllers::release_runner::MANAGER;
-use crate::controllers::release_runner::action_options::ActionOptions;
-use crate::controllers::release_runner::manifest_objects::{self, Member, POLICY};
-use crate::controllers::release_runner::merge;
+use helm_controller::release_runner::MANAGER;
+use helm_controller::release_runner::action_options::ActionOptions;
+use helm_controller::release_runner::manifest_objects::{self, Member, POLICY};
+use helm_controller::release_runner::merge;
 use windlass_cluster::objects::Mode;
 use windlass_cluster::{Cluster, ClusterError};
 use windlass_serve::settings::Settings;

@@ -1,7 +1,7 @@
 //! `windlass helmfile deps`: the versions of charts in repositories, chosen and locked.
 //!
 //! Elsewhere: which charts these are, and the lock file (engine `helmfile`), repositories
-//! (`controllers::helmfile`).
+//! (`helm_controller::helmfile`).
 
 use anyhow::Context as _;
 use helmfile::{Plan, PrintOutput, UnlockedHelmfile};
@@ -9,7 +9,7 @@ use helmfile::{Plan, PrintOutput, UnlockedHelmfile};
 use super::CommandOutcome;
 use super::logins;
 use crate::cli::connection::block_on;
-use crate::controllers::helmfile::charts::Charts;
+use helm_controller::helmfile::charts::Charts;
 
 /// Writes the lock files of a plan.
 pub(super) fn run(plan: &Plan) -> Result<CommandOutcome, String> {

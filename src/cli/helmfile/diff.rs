@@ -1,7 +1,7 @@
 //! `windlass helmfile diff`: what an upgrade of each release would change in its cluster.
 //!
 //! Here: clusters, rendering for them, the steps. Below: how a change is shown (`diff/format.rs`). Elsewhere: what
-//! would change (`controllers::release_runner::preview`).
+//! would change (`helm_controller::release_runner::preview`).
 
 mod format;
 
@@ -19,8 +19,8 @@ use super::flags::{DiffFlags, Flags};
 use super::{CommandOutcome, Ending, InFolder, rendered};
 use crate::cli::connection::{block_on, connected};
 use crate::cli::template;
-use crate::controllers::release_runner::preview::{ObjectPreview, preview, stored};
 use format::DiffDisplayOptions;
+use helm_controller::release_runner::preview::{ObjectPreview, preview, stored};
 use windlass_cluster::Cluster;
 use windlass_cluster::capabilities::ServerCapabilities;
 use windlass_cluster::client::Access;

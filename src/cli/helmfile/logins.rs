@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow};
 use sources::charts::repository::Reach;
 use sources::oci::Keyring;
 
-use crate::controllers::helmfile::charts::Charts;
+use helm_controller::helmfile::charts::Charts;
 
 /// Repositories and registries, asked with the logins of the user who runs the command.
 pub(super) fn charts() -> Charts {

@@ -21,7 +21,7 @@ use tree::{FileKind, FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::logins;
 use crate::cli::connection::block_on;
-use crate::controllers::helmfile::charts::Charts;
+use helm_controller::helmfile::charts::Charts;
 
 /// How long fetching a repository may take where the command has no limit.
 const DEFAULT_FETCH_TIMEOUT: Duration = Duration::from_secs(600);

@@ -1,6 +1,6 @@
 //! What a HelmRelease renders, from a local chart or from the artifact of its source.
 //!
-//! Elsewhere: values and post-renderers (`controllers::helm_release`), rendering (engine `helm`), how that compares with
+//! Elsewhere: values and post-renderers (`helm_controller::helm_release`), rendering (engine `helm`), how that compares with
 //! the cluster (`cli::diff`).
 
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use tokio::runtime::Handle;
 
 use super::{ArtifactOrigin, fetched, on_large_stack, outcome_error, references, typed};
 use crate::cli::template::load_chart;
-use crate::controllers::helm_release::{post_renderers, status, validated_spec, values};
-use crate::controllers::release_runner::action_options::ActionOptions;
-use crate::controllers::release_runner::chart::of_archive;
-use crate::controllers::release_runner::manifest_objects;
-use crate::controllers::release_runner::postrender::PostRenderers;
-use crate::controllers::release_runner::render;
-use crate::controllers::release_runner::storage::{Storage, StorageError};
+use helm_controller::helm_release::{post_renderers, status, validated_spec, values};
+use helm_controller::release_runner::action_options::ActionOptions;
+use helm_controller::release_runner::chart::of_archive;
+use helm_controller::release_runner::manifest_objects;
+use helm_controller::release_runner::postrender::PostRenderers;
+use helm_controller::release_runner::render;
+use helm_controller::release_runner::storage::{Storage, StorageError};
 use windlass_cluster::Cluster;
 use windlass_cluster::capabilities::ServerCapabilities;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};

@@ -62,13 +62,13 @@ const PLACES: [(&str, &[&str]); 48] = [
             "stories::chart_repositories",
         ],
     ),
-    ("src/controllers/helm_release", &["releases::", "releases_alone::"]),
+    ("operator/helm/src/helm_release", &["releases::", "releases_alone::"]),
     (
         "operator/source/src/helm_repository",
         &["charts::", "stories::helm_chart", "stories::chart_repositories", "sources::"],
     ),
     (
-        "src/controllers/helmfile",
+        "operator/helm/src/helmfile",
         &["releases::helmfile", "releases_alone::", "stories::helmfile", "releases::release_moves"],
     ),
     ("operator/source/src/http_archive", &["stories::http_archive", "sources::"]),
@@ -94,7 +94,7 @@ const PLACES: [(&str, &[&str]); 48] = [
         "operator/notification/src/receiver",
         &["notifications::receivers", "releases::webhooks", "stories::hold"],
     ),
-    ("src/controllers/release_runner", &["releases::", "releases_alone::", "cli::"]),
+    ("operator/helm/src/release_runner", &["releases::", "releases_alone::", "cli::"]),
     (
         "engines/cause/",
         &["cli::", "notifications::incidents", "sources::hostile_servers::addresses"],

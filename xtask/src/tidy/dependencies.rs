@@ -38,10 +38,11 @@ const NOT_PURE: [&str; 17] = [
 const CLUSTER: [&str; 4] = ["crds", "kube", "kube-*", "k8s-openapi"];
 
 /// Who may use `crds`: the program, tests of it and of the client, and what writes their manifests.
-const MAY_USE_CRDS: [&str; 13] = [
+const MAY_USE_CRDS: [&str; 14] = [
     "windlass",
     "windlass-cluster",
     "image-controller",
+    "helm-controller",
     "kustomize-controller",
     "notification-controller",
     "source-controller",

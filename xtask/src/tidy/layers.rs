@@ -260,7 +260,7 @@ fn modules_of_the_program_use_those_before_them() {
         .flat_map(|row| row.into_iter().last().unwrap_or_default())
         .collect();
     let uses = uses(&sources());
-    assert!(uses["controllers::helmfile"].contains("controllers::release_runner"), "{uses:?}");
+    assert!(uses["cli"].contains("controllers::kinds"), "{uses:?}");
     assert_none(&module_faults(&completed(&order, &uses), &uses));
 }
 

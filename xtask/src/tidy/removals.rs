@@ -22,12 +22,12 @@ const UNGATED: [UngatedCall; 2] = [
             "operator/notification/src/incident/incident_store.rs",
             "operator/runtime/src/lifecycle.rs",
             // Helm's records: those of a removal that has come to its end, and old ones.
-            "src/controllers/release_runner/storage.rs",
+            "operator/helm/src/release_runner/storage.rs",
             // Sources that were made for an object; nothing that is applied goes with them.
-            "src/controllers/helm_release/template.rs",
+            "operator/helm/src/helm_release/template.rs",
             "operator/source/src/http_archive/external_artifact.rs",
             // Helm's policy for the objects of hooks, as a task of an operation that was permitted.
-            "src/controllers/release_runner/hooks.rs",
+            "operator/helm/src/release_runner/hooks.rs",
         ],
     },
     // A journal shows that the operation is under way.

@@ -3,11 +3,11 @@
 //
 // Run in the folder above, after a change of the versions in go.mod:
 //
-//	go run ./mergekeys keys > ../../../src/controllers/releaser/merge/keys.txt
-//	go run ./mergekeys merges < ../../../src/controllers/releaser/merge/merges.json > /tmp/merges.json
+//	go run ./mergekeys keys > ../../../operator/helm/src/release_runner/merge/keys.txt
+//	go run ./mergekeys merges < ../../../operator/helm/src/release_runner/merge/merges.json > /tmp/merges.json
 //
 // The second command reads merges (kind, original, wanted, live) and writes them with what comes of each.
-// The reader of the table (src/controllers/releaser/merge/table.rs) says what a line means.
+// The reader of the table (operator/helm/src/release_runner/merge/table.rs) says what a line means.
 package main
 
 import (

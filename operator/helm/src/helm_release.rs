@@ -1,0 +1,449 @@
+//! HelmRelease: a chart with values, kept released as Helm releases it.
+//!
+//! Here: a run from its gate to its report. Elsewhere: the desired state (`validated_spec`, `values`), the chart
+//! (`chart`, `template`), the release itself (`release_runner`, of which it is an owner: `owner`), deletion
+//! (`finalize`).
+
+mod chart;
+mod finalize;
+mod owner;
+mod pause;
+pub(super) mod report;
+mod requires;
+pub mod status;
+mod template;
+pub mod validated_spec;
+pub mod values;
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crds::helm::HelmRelease;
+use helm::template::Strategy;
+use kube::core::{Resource as _, ResourceExt as _};
+use reconcile::{Facts, ObjectKey, Outcome, ROLLBACK, Rollback};
+use release::{Origin, ReleaseDesiredState};
+
+use self::owner::{PendingStatus, ReleaseOwner};
+pub(super) use self::pause::released_parts;
+pub use self::validated_spec::{FORCE_AT, RESET_AT};
+use self::validated_spec::{ReleaseInputs, Timeouts};
+use super::release_runner::action_options::ActionOptions;
+use super::release_runner::postrender::PostRenderers;
+use super::release_runner::{self, DesiredRelease, MANAGER, drive};
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::Event;
+use windlass_runtime::applier::{
+    self, ApplierKind, End, FinalizeOutcome, Observation, Pace, Pending,
+};
+use windlass_runtime::dependencies::DependencyTarget;
+use windlass_runtime::kind::REQUESTED_AT;
+use windlass_runtime::lifecycle;
+use windlass_runtime::object_watcher::Ownership;
+use windlass_runtime::reference::References;
+use windlass_runtime::run_error::RunError;
+use windlass_runtime::target::ClusterTarget;
+
+/// The marks on the objects of a release.
+pub const OWNERSHIP: Ownership = Ownership {
+    name: "helm.toolkit.fluxcd.io/name",
+    namespace: "helm.toolkit.fluxcd.io/namespace",
+    manager: MANAGER,
+};
+
+/// The labels that say whose an object is.
+fn origin(object: &HelmRelease) -> BTreeMap<String, String> {
+    [
+        (OWNERSHIP.name.to_owned(), object.name_any()),
+        (OWNERSHIP.namespace.to_owned(), object.namespace().unwrap_or_default()),
+    ]
+    .into()
+}
+
+/// What is done to the documents of a release before they are applied.
+pub fn post_renderers(object: &HelmRelease, strategy: Strategy) -> PostRenderers {
+    let spec = &object.spec;
+    let renderers = &spec.post_renderers;
+    let common = spec.common_metadata.as_ref();
+    PostRenderers::of(renderers, common, origin(object), strategy)
+}
+
+/// What a HelmRelease remembers between runs.
+#[derive(Default)]
+pub struct HelmReleaseState {
+    /// What is remembered of its release.
+    release: Arc<drive::ReleaseRunnerState>,
+    /// What the run has seen that waits.
+    waits_for: Option<HelmReleaseRequest>,
+    /// What names the chart that was released last.
+    source: Option<String>,
+    /// Since when its own HelmChart is on its way.
+    chart_since: Option<Instant>,
+}
+
+/// A spec, and what is asked for besides.
+#[derive(Debug, PartialEq, Eq)]
+struct HelmReleaseRequest {
+    generation: Option<i64>,
+    asked: Vec<Option<String>>,
+}
+
+impl HelmReleaseRequest {
+    /// What a run of the object has seen: a request causes one run, and its wait goes on after that.
+    fn of(object: &HelmRelease) -> Self {
+        let annotations = [REQUESTED_AT, validated_spec::FORCE_AT, validated_spec::RESET_AT];
+        let asked = annotations.map(|key| object.annotations().get(key).cloned());
+        Self { generation: object.meta().generation, asked: asked.into() }
+    }
+}
+
+impl DependencyTarget for HelmReleaseController {
+    type Object = HelmRelease;
+}
+
+/// What a run has besides its outcome.
+#[derive(Default)]
+pub struct HelmReleaseRunDetails {
+    desired_release: Option<Arc<DesiredRelease>>,
+    /// `namespace/name` of the HelmChart that was made for it, if it is known.
+    helm_chart: Option<String>,
+    /// What has to be written besides.
+    held: Option<PendingStatus>,
+    /// What the operation does that is under way.
+    running: Option<String>,
+}
+
+type HelmReleaseRunReport = applier::RunReport<HelmReleaseController>;
+
+/// A run of a HelmRelease.
+struct Session<'r>(&'r applier::Session<HelmReleaseController>);
+
+impl Deref for Session<'_> {
+    type Target = applier::Session<HelmReleaseController>;
+
+    fn deref(&self) -> &Self::Target {
+        self.0
+    }
+}
+
+/// How long the HelmChart of a template may take to be reconciled before the status reports it as pending. A new version
+/// takes less, and the status of each of hundreds of releases would be written twice.
+const CHART_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Runs HelmReleases.
+pub struct HelmReleaseController;
+
+impl ApplierKind for HelmReleaseController {
+    type Object = HelmRelease;
+
+    const OWNED: &'static [&'static str] = &status::OWNED;
+    const ANNOTATIONS: &'static [&'static str] =
+        &[validated_spec::FORCE_AT, validated_spec::RESET_AT, ROLLBACK, requires::REQUIRES];
+    const STAYS_WITHOUT_KUBECONFIG: bool = true;
+
+    type Own = HelmReleaseState;
+    type Timeouts = Timeouts;
+    type SpecInputs = values::Values;
+    type RunDetails = HelmReleaseRunDetails;
+
+    fn source(object: &HelmRelease) -> Option<ObjectKey> {
+        chart::source_node(object)
+    }
+
+    fn has_tried(object: &HelmRelease, revision: &str) -> bool {
+        let Some(status) = &object.status else { return false };
+        // The revision of an OCIRepository ends with its digest, which the version of a chart does not have.
+        let is_digest = |it: &String| revision.ends_with(it.as_str());
+        status.last_attempted_revision.as_deref() == Some(revision)
+            || status.last_attempted_revision_digest.as_ref().is_some_and(is_digest)
+    }
+
+    fn announcement(object: &HelmRelease) -> String {
+        let status = object.status.as_ref();
+        applier::announcement(object, status.and_then(|it| it.last_attempted_revision.as_deref()))
+    }
+
+    fn check(object: &HelmRelease) -> Result<Timeouts, Outcome> {
+        status::check(object).and_then(|()| validated_spec::check(&object.spec))
+    }
+
+    fn pace(timeouts: &Timeouts) -> Pace {
+        Pace { interval: timeouts.interval, retry: timeouts.retry }
+    }
+
+    fn observation(session: &applier::Session<Self>, object: &HelmRelease) -> Option<Observation> {
+        let memory = session.memory();
+        let is_seen =
+            memory.waits_for.as_ref().is_some_and(|seen| *seen == HelmReleaseRequest::of(object));
+        memory.release.observation().filter(|_| is_seen)
+    }
+
+    fn moved(own: &mut HelmReleaseState) {
+        (own.waits_for, own.release) = (None, Arc::default());
+    }
+
+    async fn is_under_way(
+        session: &applier::Session<Self>,
+        object: &Arc<HelmRelease>,
+    ) -> Result<bool, ClusterError> {
+        Session(session).is_under_way(object).await
+    }
+
+    async fn pending(session: &applier::Session<Self>, object: &Arc<HelmRelease>) -> Pending {
+        Session(session).pending(object)
+    }
+
+    async fn stop(
+        session: &applier::Session<Self>,
+        object: &Arc<HelmRelease>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        Session(session).stop(object).await
+    }
+
+    fn rollback(object: &HelmRelease) -> Option<Rollback> {
+        pause::rollback(object)
+    }
+
+    fn where_stopped(object: &HelmRelease) -> String {
+        pause::where_stopped(object)
+    }
+
+    fn waits_no_more(own: &mut HelmReleaseState) {
+        own.release.waits_no_more();
+    }
+
+    async fn read(
+        _: &applier::Session<Self>,
+        object: &HelmRelease,
+        references: &mut References,
+    ) -> Result<values::Values, Outcome> {
+        values::read(object, references).await
+    }
+
+    async fn reconcile(
+        session: &applier::Session<Self>,
+        object: &Arc<HelmRelease>,
+        facts: Facts,
+        timeouts: Timeouts,
+    ) -> Result<Option<HelmReleaseRunReport>, ClusterError> {
+        let ended = Session(session).reconcile(object, facts, timeouts).await?;
+        Ok(ended.and_then(pause::outside))
+    }
+
+    async fn finalize(
+        session: &applier::Session<Self>,
+        object: &Arc<HelmRelease>,
+    ) -> Result<FinalizeOutcome<Self>, ClusterError> {
+        Session(session).finalize(object).await
+    }
+
+    fn left_behind(_: &HelmRelease, subject: &str) -> Event {
+        finalize::left_behind(subject)
+    }
+
+    fn report(
+        _: &applier::Session<Self>,
+        ended: HelmReleaseRunReport,
+        end: &End,
+    ) -> applier::Report<Self> {
+        let HelmReleaseRunReport { object, came, .. } = ended;
+        let HelmReleaseRunDetails { desired_release, helm_chart, held, running } = came;
+        let run = report::HelmReleaseRun {
+            outcome: &end.outcome,
+            desired: desired_release.as_ref().map(|desired_release| &desired_release.desired),
+            helm_chart: helm_chart.as_deref(),
+            running: running.as_deref(),
+            now: end.now,
+        };
+        let report = report::report(&object, &run);
+        let (before, held) = held.map_or((report.before, Vec::new()), |it| (it.before, it.events));
+        let events: Vec<Event> = held.iter().map(report::event).chain(report.event).collect();
+        for event in events.iter().chain(&report.logged) {
+            report::log(&object, event);
+        }
+        applier::Report { object, before, after: report.after, events }
+    }
+}
+
+impl Session<'_> {
+    /// For how long nothing is said of a HelmChart that is on its way.
+    fn chart_patience(&self, object: &HelmRelease) -> Option<Duration> {
+        if !template::is_on_its_way(&self.context, object) {
+            return None;
+        }
+        let since = *self.memory().chart_since.get_or_insert_with(Instant::now);
+        CHART_PATIENCE.checked_sub(since.elapsed()).filter(|left| !left.is_zero())
+    }
+
+    /// Whether the releases exist that the object requires. An operation that is under way comes to its end without.
+    async fn required(
+        &self,
+        object: &Arc<HelmRelease>,
+        target: &Arc<ClusterTarget>,
+    ) -> Result<(), RunError> {
+        let annotation = object.annotations().get(requires::REQUIRES);
+        let own = &self.node.namespace;
+        let storage = validated_spec::target(object).storage_namespace;
+        let is_blocked = self.context.settings.no_cross_namespace_refs;
+        let required = match requires::of(annotation, own, &storage, is_blocked) {
+            Ok(required) if required.is_empty() => return Ok(()),
+            Ok(required) => required,
+            Err(outcome) => return Err(outcome.into()),
+        };
+        let retry_at = self.in_future(self.context.settings.requeue_dependency);
+        let checked = requires::check(&target.cluster, &required, retry_at).await;
+        match checked.is_err() && self.is_under_way(object).await? {
+            true => Ok(()),
+            false => Ok(checked?),
+        }
+    }
+
+    /// A run behind the gate; nothing where the spec changed meanwhile.
+    async fn reconcile(
+        &self,
+        object: &Arc<HelmRelease>,
+        facts: Facts,
+        timeouts: Timeouts,
+    ) -> Result<Option<HelmReleaseRunReport>, ClusterError> {
+        let helm_chart = match template::keep(&self.context, object).await {
+            Ok(helm_chart) => helm_chart.unwrap_or_default(),
+            Err(outcome) => return Ok(Some(HelmReleaseRunReport::early(object, outcome))),
+        };
+        let early = |outcome| {
+            let mut ended = HelmReleaseRunReport::early(object, outcome);
+            ended.came.helm_chart = Some(helm_chart.clone());
+            Ok(Some(ended))
+        };
+        let requeue = self.in_future(self.context.settings.requeue_dependency);
+        if let Some(outcome) = self.gate(object, facts, "").await
+            && !self.is_under_way(object).await?
+        {
+            return early(outcome);
+        }
+        let source = match chart::source(&self.context, object, requeue) {
+            Ok(source) => source,
+            Err(outcome) => {
+                let unsaid_for = self.chart_patience(object);
+                return Ok(
+                    early(outcome)?.map(|ended| HelmReleaseRunReport { unsaid_for, ..ended })
+                );
+            }
+        };
+        self.memory().chart_since = None;
+        let (target, values) = match self.named(object).await {
+            Ok(named) => named,
+            Err(outcome) => return early(outcome),
+        };
+        if let Err(error) = self.required(object, &target).await {
+            return early(error.outcome()?);
+        }
+        let loaded = match release_runner::chart::load(&self.context, &source).await {
+            Ok(loaded) => loaded,
+            Err(outcome) => return early(outcome),
+        };
+        let metadata = &loaded.chart.metadata;
+        let parts = ReleaseInputs {
+            chart_name: metadata.name.clone(),
+            chart_version: metadata.version.clone(),
+            app_version: metadata.app_version.clone(),
+            oci_digest: loaded.oci_digest.clone(),
+            config_digest: values.digest.clone(),
+            artifact_digest: source.artifact.digest.clone(),
+        };
+        let settings = &self.context.settings;
+        let desired = validated_spec::desired(object, parts, &timeouts, false, settings);
+        let origin = Origin {
+            source: source.node.to_string(),
+            revision: source.artifact.revision.clone(),
+            ..desired.origin.clone().with_values(values.versions)
+        };
+        let lifecycles = lifecycle::holding(&self.context, &**object);
+        let desired =
+            ReleaseDesiredState { gates: self.gates(object), lifecycles, origin, ..desired };
+        let ignore = match validated_spec::ignore(&object.spec) {
+            Ok(ignore) => ignore,
+            Err(outcome) => return early(outcome),
+        };
+        let options = ActionOptions::of(&object.spec, settings);
+        let desired_release = Arc::new(DesiredRelease {
+            desired,
+            options,
+            values: values.map,
+            chart: Some(loaded),
+            post: Arc::new(post_renderers(object, options.post_render)),
+            expressions: self.expressions.clone(),
+            ignore,
+            secrets: values.secrets,
+        });
+        self.memory().source = Some(source.key());
+        let ended = self.drive(object, desired_release, &target).await;
+        Ok(ended.map(|mut ended| {
+            ended.came.helm_chart = Some(helm_chart);
+            ended
+        }))
+    }
+
+    /// Does what the engine says until it has an outcome; nothing where the spec changed meanwhile.
+    async fn drive(
+        &self,
+        object: &Arc<HelmRelease>,
+        desired_release: Arc<DesiredRelease>,
+        target: &Arc<ClusterTarget>,
+    ) -> Option<HelmReleaseRunReport> {
+        let context = &self.context;
+        let node = &self.node;
+        let latest = self.latest.clone();
+        let owner = ReleaseOwner::new(context.clone(), node.clone(), latest, object.clone());
+        let owner = Arc::new(owner);
+        let memory = self.memory().release.clone();
+        let driven = drive::drive(context, target, node, &owner, &desired_release, &memory).await?;
+        self.memory().waits_for = driven.is_waiting.then(|| HelmReleaseRequest::of(object));
+        let held = owner.held();
+        let running = driven.running;
+        let came = HelmReleaseRunDetails {
+            desired_release: Some(desired_release),
+            held,
+            running,
+            helm_chart: None,
+        };
+        Some(HelmReleaseRunReport {
+            came,
+            ..HelmReleaseRunReport::early(&owner.object(), driven.outcome)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn release(generation: i64, requested: Option<&str>) -> HelmRelease {
+        serde_json::from_value(json!({
+            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "app", "namespace": "apps", "generation": generation,
+                "annotations": {REQUESTED_AT: requested.unwrap_or("")}},
+            "spec": {"interval": "1m", "chartRef": {"kind": "HelmChart", "name": "c"}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_request_interrupts_the_pauses_of_a_wait_once() {
+        let before = release(1, None);
+        let asking = release(1, Some("now"));
+        assert_eq!(HelmReleaseRequest::of(&before), HelmReleaseRequest::of(&before.clone()));
+        assert_ne!(HelmReleaseRequest::of(&before), HelmReleaseRequest::of(&asking));
+        assert_ne!(
+            HelmReleaseRequest::of(&asking),
+            HelmReleaseRequest::of(&release(2, Some("now")))
+        );
+        assert_ne!(
+            HelmReleaseRequest::of(&asking),
+            HelmReleaseRequest::of(&release(1, Some("later")))
+        );
+    }
+}

@@ -1,0 +1,304 @@
+//! What happened to a HelmRelease, as status and events. Pure.
+//!
+//! Elsewhere: what decisions change in the status (engine `release`, `operation_status`), its fields (`status`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::helm::{HelmRelease, HelmReleaseStatus};
+use crds::{ObjectStatus as _, ResourceInventory};
+use kube::core::ResourceExt as _;
+use reconcile::{Condition, ConditionStatus as Truth, Outcome, Reason, Time, Wake, reason};
+use release::ReleaseDesiredState;
+use release::status::{
+    DRIFT_CORRECTION_FAILED, Event as ReleaseEvent, Progress, Report as ReleaseReport,
+};
+
+use super::chart::SOURCE_NOT_READY;
+use super::status;
+use windlass_cluster::events::{Event, Severity};
+use windlass_runtime::kind::REQUESTED_AT;
+use windlass_runtime::record::{conditions_of, listed, status_of};
+
+/// Prefix of the facts in events.
+const GROUP: &str = "helm.toolkit.fluxcd.io";
+
+/// An event as it is recorded.
+pub(crate) fn event(of: &ReleaseEvent) -> Event {
+    let severity = if of.warning { Severity::Error } else { Severity::Info };
+    let facts = [
+        ("revision", &of.revision),
+        ("token", &of.token),
+        ("app-version", &of.app_version),
+        ("oci-digest", &of.oci_digest),
+    ];
+    let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
+    Event {
+        severity,
+        reason: of.reason.as_str().to_owned(),
+        message: of.text.clone(),
+        metadata: facts.map(|(key, value)| (format!("{GROUP}/{key}"), value.clone())).collect(),
+    }
+}
+
+/// The status with what was decided, and what is under way.
+pub(crate) fn progress(
+    object: &HelmRelease,
+    release_report: &ReleaseReport,
+    inventory: Option<ResourceInventory>,
+    desired: &ReleaseDesiredState,
+    now: Time,
+) -> Result<(HelmReleaseStatus, HelmReleaseStatus), Outcome> {
+    let before = status_of(object);
+    let mut after = before.clone();
+    status::write(&release_report.status, &mut after)?;
+    match inventory {
+        Some(inventory) => after.inventory = Some(inventory),
+        None if release_report.status.history.is_empty() => after.inventory = None,
+        None => {}
+    }
+    let had = conditions_of(&before.conditions);
+    let progress = release_report.progress.as_ref().map(|it| it.text.as_str());
+    let conditions = status::conditions(&release_report.status, &had, desired.generation, now)
+        .progressing(progress);
+    let summary = release_report.status.summary(desired);
+    let ready = Condition::find(&had, reconcile::READY);
+    let was = |why: Reason| ready.is_some_and(|said| said.reason == why.as_str());
+    // The end of the run reports that a contest began, with an event.
+    let was_contested = was(reason::CONTESTED);
+    let is_drifted =
+        release_report.status.drifted.as_ref().is_some_and(|said| said.status == Truth::True);
+    let is_uncorrected = is_drifted && was(DRIFT_CORRECTION_FAILED);
+    let outcome = match (&release_report.progress, summary) {
+        (Some(Progress { text, makes_unready: true }), _) => running(text),
+        // The end of the run reports whether the drift is corrected.
+        (_, Some(said)) if said.status == Truth::True && is_uncorrected => None,
+        (_, Some(said)) if said.status == Truth::True => Some(match &release_report.contested {
+            Some(text) if was_contested => {
+                Outcome::Failed(reason::CONTESTED, text.clone(), Wake::default())
+            }
+            Some(_) | None => Outcome::Settled(said.reason, said.text),
+        }),
+        (_, Some(said)) if said.status == Truth::False => {
+            Some(Outcome::Failed(said.reason, said.text, Wake::default()))
+        }
+        (_, Some(said)) => Some(Outcome::Running(said.reason, said.text, Wake::default())),
+        (Some(Progress { text, .. }), None) => running(text),
+        (None, None) => None,
+    };
+    let conditions = match outcome {
+        Some(outcome) => Some(conditions.finish(&outcome)),
+        None => conditions.finish_as_before(),
+    };
+    if let Some(conditions) = conditions {
+        after.conditions = listed(conditions);
+    }
+    Ok((before, after))
+}
+
+fn running(text: &str) -> Option<Outcome> {
+    Some(Outcome::Running(reason::PROGRESSING, text.to_owned(), Wake::default()))
+}
+
+/// How a run ended.
+pub(crate) struct HelmReleaseRun<'a> {
+    pub(crate) outcome: &'a Outcome,
+    /// The desired state, if the run came that far.
+    pub(crate) desired: Option<&'a ReleaseDesiredState>,
+    /// `namespace/name` of the HelmChart that was made for it, if it is known.
+    pub(crate) helm_chart: Option<&'a str>,
+    /// What the operation does that is under way, as its journal says.
+    pub(crate) running: Option<&'a str>,
+    pub(crate) now: Time,
+}
+
+/// The status to write, the event to announce and the event to log at the end of a run.
+pub(crate) struct Report {
+    pub(crate) before: HelmReleaseStatus,
+    pub(crate) after: HelmReleaseStatus,
+    pub(crate) event: Option<Event>,
+    /// What is in the log only.
+    pub(crate) logged: Option<Event>,
+}
+
+/// Derives status and event from the outcome of a run.
+pub(crate) fn report(object: &HelmRelease, run: &HelmReleaseRun<'_>) -> Report {
+    let before = status_of(object);
+    let known = status::read(object);
+    let had = conditions_of(&before.conditions);
+    let generation = status::generation(object);
+    let mut after = before.clone();
+    let summary = run.desired.and_then(|desired| known.summary(desired));
+    // Parity(flux): `Ready` keeps the failure, and `Stalled` says that no further attempt is made.
+    let failure = summary.as_ref().filter(|said| said.status != Truth::True);
+    let under_way = matches!(run.outcome, Outcome::Running(..));
+    let conditions = status::conditions(&known, &had, generation, run.now)
+        .marked(&windlass_runtime::hold_conditions::of(object, run.now))
+        .failing(failure.map(|said| (said.reason, said.text.as_str())))
+        .progressing(run.running.filter(|_| under_way));
+    after.conditions = listed(conditions.finish(run.outcome));
+    if let Some(requested) = object.annotations().get(REQUESTED_AT).filter(|_| !under_way) {
+        after.set_last_handled_reconcile_at(requested);
+    }
+    if let Some(chart) = run.helm_chart {
+        after.helm_chart = Some(chart.to_owned()).filter(|chart| !chart.is_empty());
+    }
+    if matches!(run.outcome, Outcome::Settled(..) | Outcome::Stalled(..)) {
+        after.set_observed_generation(generation);
+    }
+    let run_event = run_event(&had, run, summary.map(|said| said.text));
+    let (event, logged) = match is_only_logged(run.outcome) {
+        true => (None, run_event),
+        false => (run_event, None),
+    };
+    Report { before, after, event, logged }
+}
+
+/// Parity(flux): users mostly create a HelmRelease together with its source, so a source that has no artifact yet is
+/// logged without an event.
+fn is_only_logged(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Blocked(reason::ARTIFACT_FAILED | SOURCE_NOT_READY, ..))
+}
+
+/// The event for the outcome of a run; none if an action already reported the same text.
+fn run_event(
+    had: &[Condition],
+    run: &HelmReleaseRun<'_>,
+    of_action: Option<String>,
+) -> Option<Event> {
+    let (severity, why, text) = match run.outcome {
+        Outcome::Settled(..) | Outcome::Running(..) => return None,
+        Outcome::Blocked(why, text, _) => (Severity::Info, why, text),
+        Outcome::Failed(why, text, _) | Outcome::Stalled(why, text) => (Severity::Error, why, text),
+    };
+    let said: BTreeSet<&str> = had.iter().map(|it| it.message.as_str()).collect();
+    let is_known = said.contains(text.as_str()) || of_action.as_deref() == Some(text);
+    (!is_known).then(|| Event {
+        severity,
+        reason: why.as_str().to_owned(),
+        message: text.clone(),
+        metadata: BTreeMap::new(),
+    })
+}
+
+/// A line in the log.
+pub(crate) fn log(object: &HelmRelease, event: &Event) {
+    let name = object.name_any();
+    let namespace = object.namespace().unwrap_or_default();
+    let why = &event.reason;
+    let text = &event.message;
+    match event.severity {
+        Severity::Error => {
+            tracing::error!(
+                controller_kind = "HelmRelease",
+                name,
+                namespace,
+                reason = why,
+                "{text}"
+            );
+        }
+        Severity::Info => {
+            tracing::info!(
+                controller_kind = "HelmRelease",
+                name,
+                namespace,
+                reason = why,
+                "{text}"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use release::status::{ReleaseCondition, ReleaseStatus};
+    use serde_json::json;
+
+    use super::*;
+    use crate::helm_release::validated_spec::{ReleaseInputs, check, desired};
+    use windlass_serve::settings::Settings;
+
+    fn release() -> HelmRelease {
+        serde_json::from_value(json!({
+            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "app", "namespace": "apps", "generation": 1},
+            "spec": {"interval": "1m", "chartRef": {"kind": "HelmChart", "name": "c"}},
+        }))
+        .unwrap()
+    }
+
+    fn event_and_log(outcome: &Outcome) -> [Option<String>; 2] {
+        let object = release();
+        let run = HelmReleaseRun {
+            outcome,
+            desired: None,
+            helm_chart: None,
+            running: None,
+            now: Time::UNIX_EPOCH,
+        };
+        let report = report(&object, &run);
+        [report.event, report.logged].map(|event| event.map(|it| it.message))
+    }
+
+    #[test]
+    fn a_status_in_the_middle_of_a_run_calls_no_release_ready_that_was_not() {
+        let object = release();
+        let timeouts = check(&object.spec).unwrap();
+        let settings = Settings::from_flags::<&str>(&[]).unwrap();
+        let desired = desired(&object, ReleaseInputs::default(), &timeouts, false, &settings);
+        let said = |reason: Reason, text: &str| {
+            let text = text.to_owned();
+            Some(ReleaseCondition { status: Truth::True, reason, text, generation: 1 })
+        };
+        let released = said(release::status::UPGRADE_SUCCEEDED, "Helm upgrade succeeded");
+        let is_drifted = Cell::new(false);
+        let ready = |object: &HelmRelease, contested: Option<&str>| {
+            let contested = contested.map(str::to_owned);
+            let drifted = said(release::status::DRIFT_DETECTED, "").filter(|_| is_drifted.get());
+            let released = released.clone();
+            let status = ReleaseStatus { released, drifted, ..ReleaseStatus::default() };
+            let release_report = ReleaseReport { contested, ..ReleaseReport::of(status) };
+            let (_, after) =
+                progress(object, &release_report, None, &desired, Time::UNIX_EPOCH).unwrap();
+            let ready =
+                Condition::find(&conditions_of(&after.conditions), reconcile::READY).cloned();
+            ready.map(|it| (it.status, it.reason, it.message)).unwrap()
+        };
+        let settled = ready(&object, None);
+        assert_eq!((settled.0, settled.1.as_str()), (Truth::True, "UpgradeSucceeded"));
+        // That it begins is for the end of the run, which sends an event.
+        let begins = ready(&object, Some("ConfigMap/apps/a is contested"));
+        assert_eq!((begins.0, begins.1.as_str()), (Truth::True, "UpgradeSucceeded"));
+        let failing = |reason: &str, message: &str| {
+            let before = json!({"conditions": [{"type": "Ready", "status": "False", "reason": reason,
+                "message": message, "lastTransitionTime": "1970-01-01T00:00:00Z"}]});
+            HelmRelease { status: serde_json::from_value(before).unwrap(), ..object.clone() }
+        };
+        let text = "ConfigMap/apps/a is contested";
+        let contested = ready(&failing("Contested", text), Some(text));
+        assert_eq!(contested, (Truth::False, "Contested".to_owned(), text.to_owned()));
+        // Whether the drift is corrected by now is for the end of the run, too.
+        let failed = failing("DriftCorrectionFailed", "it was refused");
+        assert_eq!(ready(&failed, None).0, Truth::True, "it has not drifted");
+        is_drifted.set(true);
+        let uncorrected =
+            (Truth::False, "DriftCorrectionFailed".to_owned(), "it was refused".to_owned());
+        assert_eq!(ready(&failed, None), uncorrected);
+    }
+
+    #[test]
+    fn that_a_source_has_nothing_yet_is_logged_and_no_event() {
+        let text = || "HelmChart/apps/c is not ready: it has no artifact".to_owned();
+        for why in [SOURCE_NOT_READY, reason::ARTIFACT_FAILED] {
+            assert_eq!(
+                event_and_log(&Outcome::Blocked(why, text(), Wake::default())),
+                [None, Some(text())]
+            );
+        }
+        let waits = Outcome::Blocked(reason::DEPENDENCY_NOT_READY, text(), Wake::default());
+        assert_eq!(event_and_log(&waits), [Some(text()), None]);
+        let failed = Outcome::Failed(reason::ARTIFACT_FAILED, text(), Wake::default());
+        assert_eq!(event_and_log(&failed), [Some(text()), None]);
+    }
+}

@@ -1,0 +1,179 @@
+//! The status of a HelmRelease as decisions see it (`release::status::ReleaseStatus`), and back. Pure.
+//!
+//! Elsewhere: what a run makes of it (`report`), what changes in it (engine `release`).
+
+use crds::ReconciledObject as _;
+use crds::helm::{HelmRelease, HelmReleaseStatus, ReleaseAction};
+use kube::core::Resource as _;
+use reconcile::{Condition, Outcome, Time, Wake};
+use release::journal::Action;
+use release::status::{
+    self, DRIFTED, RELEASED, REMEDIATED, ReleaseCondition, ReleaseStatus, TEST_SUCCESS,
+};
+
+use windlass_runtime::record::{conditions_of, status_of, through};
+
+/// Conditions that this kind sets; others in the status are kept.
+pub(crate) const OWNED: [&str; 4] = [RELEASED, TEST_SUCCESS, REMEDIATED, DRIFTED];
+
+/// What decisions read of a status.
+pub fn read(object: &HelmRelease) -> ReleaseStatus {
+    let status = status_of(object);
+    let conditions = conditions_of(&status.conditions);
+    let said = |kind: &str| said(&conditions, kind);
+    let mut history: Vec<release::Snapshot> = through(&status.history).unwrap_or_default();
+    release::snapshot::sort(&mut history);
+    ReleaseStatus {
+        observed_generation: status.observed_generation.unwrap_or(-1),
+        storage_namespace: status.storage_namespace.unwrap_or_default(),
+        history,
+        last_attempted_generation: status.last_attempted_generation,
+        last_attempted_revision: status.last_attempted_revision.unwrap_or_default(),
+        last_attempted_revision_digest: status.last_attempted_revision_digest.unwrap_or_default(),
+        last_attempted_config_digest: status.last_attempted_config_digest.unwrap_or_default(),
+        last_attempted_action: status.last_attempted_release_action.map(|it| match it {
+            ReleaseAction::Install => Action::Install,
+            ReleaseAction::Upgrade => Action::Upgrade,
+        }),
+        last_attempted_duration: status
+            .last_attempted_release_action_duration
+            .and_then(|text| reconcile::parse_duration(text.as_str()).ok()),
+        failures: status.failures,
+        install_failures: status.install_failures,
+        upgrade_failures: status.upgrade_failures,
+        last_handled_reconcile: status.last_handled_reconcile_at,
+        last_handled_force: status.last_handled_force_at,
+        last_handled_reset: status.last_handled_reset_at,
+        post_renderers_digest: status.observed_post_renderers_digest.unwrap_or_default(),
+        common_metadata_digest: status.observed_common_metadata_digest.unwrap_or_default(),
+        released: said(RELEASED),
+        tested: said(TEST_SUCCESS),
+        remediated: said(REMEDIATED),
+        drifted: said(DRIFTED),
+    }
+}
+
+fn said(conditions: &[Condition], kind: &str) -> Option<ReleaseCondition> {
+    let condition = Condition::find(conditions, kind)?;
+    Some(ReleaseCondition {
+        status: condition.status,
+        reason: status::reason_of(&condition.reason)?,
+        text: condition.message.clone(),
+        generation: condition.observed_generation,
+    })
+}
+
+/// Puts what decisions changed into a status, all but the conditions.
+///
+/// # Errors
+/// When a revision of the history has something that the definition does not allow.
+pub(crate) fn write(status: &ReleaseStatus, of: &mut HelmReleaseStatus) -> Result<(), Outcome> {
+    let text = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    let Some(history) = through(&status.history) else {
+        let text = "the history of the release cannot be written to the status";
+        return Err(Outcome::Failed(status::STATE_ERROR, text.to_owned(), Wake::default()));
+    };
+    of.storage_namespace = text(&status.storage_namespace);
+    of.history = history;
+    of.last_attempted_generation = status.last_attempted_generation;
+    of.last_attempted_revision = text(&status.last_attempted_revision);
+    of.last_attempted_revision_digest = text(&status.last_attempted_revision_digest);
+    of.last_attempted_config_digest = text(&status.last_attempted_config_digest);
+    of.last_attempted_release_action = status.last_attempted_action.and_then(|it| match it {
+        Action::Install => Some(ReleaseAction::Install),
+        Action::Upgrade => Some(ReleaseAction::Upgrade),
+        Action::Rollback | Action::Test | Action::Uninstall | Action::UninstallRemediation => None,
+    });
+    let duration = status.last_attempted_duration.map(reconcile::format_duration);
+    of.last_attempted_release_action_duration = duration.map(Into::into);
+    of.failures = status.failures;
+    of.install_failures = status.install_failures;
+    of.upgrade_failures = status.upgrade_failures;
+    of.last_handled_force_at.clone_from(&status.last_handled_force);
+    of.last_handled_reset_at.clone_from(&status.last_handled_reset);
+    of.observed_post_renderers_digest = text(&status.post_renderers_digest);
+    of.observed_common_metadata_digest = text(&status.common_metadata_digest);
+    Ok(())
+}
+
+/// The conditions of our own that a status says, beside those that were there.
+pub(crate) fn conditions<'a>(
+    status: &ReleaseStatus,
+    had: &'a [Condition],
+    generation: i64,
+    now: Time,
+) -> reconcile::Conditions<'a> {
+    let all = [
+        (RELEASED, &status.released),
+        (TEST_SUCCESS, &status.tested),
+        (REMEDIATED, &status.remediated),
+        (DRIFTED, &status.drifted),
+    ];
+    let start = reconcile::Conditions::since(had, generation, now, &OWNED);
+    all.into_iter().fold(start, |conditions, (kind, now_said)| match now_said {
+        None => conditions,
+        // What was said of an earlier generation is carried along with that.
+        Some(now_said) if said(had, kind).as_ref() == Some(now_said) => conditions.keep(kind),
+        Some(ReleaseCondition { status, reason, text, .. }) => {
+            conditions.set(kind, *status, *reason, text)
+        }
+    })
+}
+
+/// Whether the status has no final outcome, so that an operation may be under way.
+pub(crate) fn is_reconciling(object: &HelmRelease) -> bool {
+    object.condition(reconcile::RECONCILING).is_some_and(|it| it.status == "True")
+}
+
+/// Whether the history can be read: one that cannot must not be taken for none, or the release would be left behind.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn check(object: &HelmRelease) -> Result<(), Outcome> {
+    let history = serde_json::to_value(status_of(object).history).unwrap_or_default();
+    serde_json::from_value::<Vec<release::Snapshot>>(history).map(drop).map_err(|error| {
+        let text = format!(
+            "status.history cannot be read: {error}; correct it, or upgrade windlass if another program wrote it"
+        );
+        Outcome::Stalled(status::STATE_ERROR, text)
+    })
+}
+
+/// The generation of an object.
+pub(crate) fn generation(object: &HelmRelease) -> i64 {
+    object.meta().generation.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn release(status: &Value) -> HelmRelease {
+        serde_json::from_value(json!({
+            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "app", "namespace": "apps"},
+            "spec": {"interval": "1m", "chartRef": {"kind": "HelmChart", "name": "c"}},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_history_that_cannot_be_read_is_not_taken_for_none() {
+        assert_eq!(check(&release(&json!({}))), Ok(()));
+        let snapshot = |action: &str| {
+            json!({"history": [{"digest": "sha256:0", "name": "a", "namespace": "b", "version": 1,
+                "status": "deployed", "chartName": "c", "chartVersion": "1.0.0", "configDigest": "d",
+                "firstDeployed": "2026-11-01T00:00:00Z", "lastDeployed": "2026-11-01T00:00:00Z",
+                "action": action}]})
+        };
+        assert_eq!(check(&release(&snapshot("install"))), Ok(()));
+        let Err(Outcome::Stalled(why, text)) = check(&release(&snapshot("transmute"))) else {
+            panic!()
+        };
+        assert_eq!(why, status::STATE_ERROR);
+        assert!(text.starts_with("status.history cannot be read: ") && text.contains("transmute"));
+    }
+}

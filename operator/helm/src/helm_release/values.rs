@@ -1,0 +1,174 @@
+//! Values of a HelmRelease: those its spec holds and those of the ConfigMaps and Secrets that it names.
+//!
+//! Source: fluxcd/pkg/chartutil 1.27. Elsewhere: which of them counts most, and their digest (`helm::values`).
+
+use std::collections::BTreeMap;
+
+use crds::ConfigKind;
+use crds::helm::{HelmRelease, HelmReleaseSpec};
+use golang::GoRuntimeValue;
+use golang::value::{Map, Type};
+use helm::values::{
+    Reference, ReferenceError, ReferenceProblem, ReferencedData, UnresolvedValuesReference,
+    ValuesReferenceLookup,
+};
+use kube::core::ResourceExt as _;
+use objects::Masking;
+use reconcile::{Outcome, Reason, Wake};
+
+use windlass_cluster::ClusterError;
+use windlass_runtime::blocking_task::blocking;
+use windlass_runtime::reference::References;
+
+/// The values could not be put together.
+pub(crate) const VALUES_ERROR: Reason = Reason::new("ValuesError");
+
+/// The values of a release.
+pub struct Values {
+    /// What the chart's own values are overridden with.
+    pub map: Map,
+    /// Of the map, as the history holds it: `sha256:…`.
+    pub(crate) digest: String,
+    /// Strings of Secrets, which no status, event or log may show.
+    pub secrets: Masking,
+    /// The versions of what `valuesFrom` names, by `Kind/namespace/name`.
+    pub(crate) versions: BTreeMap<String, String>,
+}
+
+/// What was found of every object that is named, by kind and name; `None` where there is none.
+pub type Objects = BTreeMap<(ConfigKind, String), Result<Option<ReferencedData>, ClusterError>>;
+
+/// Reads what `valuesFrom` names and puts the values together.
+///
+/// All that is named is among the references afterwards, also if something is missing: its creation wakes the object.
+///
+/// # Errors
+/// The outcome of a run that lacks some of them.
+pub async fn read(object: &HelmRelease, references: &mut References) -> Result<Values, Outcome> {
+    let namespace = object.namespace().unwrap_or_default();
+    let mut objects = Objects::new();
+    for named in &object.spec.values_from {
+        let place = (named.kind, named.name.clone());
+        // Each is read once, so that all entries about it see the same version.
+        if objects.contains_key(&place) {
+            continue;
+        }
+        let found = match named.kind {
+            ConfigKind::Secret => references.secret(&namespace, &named.name).await,
+            ConfigKind::ConfigMap => {
+                let found = references.config_map(&namespace, &named.name).await;
+                let bytes = |data: BTreeMap<String, String>| {
+                    data.into_iter().map(|(key, text)| (key, text.into_bytes())).collect()
+                };
+                found.map(|data| data.map(bytes))
+            }
+        };
+        objects.insert(place, found);
+    }
+    let mut versions = BTreeMap::new();
+    for (kind, name) in objects.keys() {
+        let version = references.version(kind.as_str(), &namespace, name);
+        let subject = format!("{}/{namespace}/{name}", kind.as_str());
+        versions.extend(version.map(|version| (subject, version.to_string())));
+    }
+    let object = object.clone();
+    // Values of a megabyte take their time.
+    let compose = move || compose(&namespace, &object.spec, &objects);
+    let values: Values = blocking(VALUES_ERROR, "putting the values together", compose).await?;
+    Ok(Values { versions, ..values })
+}
+
+fn failed(text: String) -> Outcome {
+    Outcome::Failed(VALUES_ERROR, text, Wake::default())
+}
+
+/// Puts the values together from what was found.
+///
+/// # Errors
+/// Where a run would end; without anything that a Secret holds.
+pub fn compose(
+    namespace: &str,
+    spec: &HelmReleaseSpec,
+    objects: &Objects,
+) -> Result<Values, Outcome> {
+    let references: Vec<Reference> = spec
+        .values_from
+        .iter()
+        .map(|named| Reference {
+            kind: named.kind.as_str().to_owned(),
+            name: named.name.clone(),
+            values_key: named.values_key.clone(),
+            target_path: named.target_path.clone().unwrap_or_default(),
+            optional: named.optional,
+            literal: named.literal,
+        })
+        .collect();
+    let mut lookup = |kind: &str, name: &str| {
+        let (kind, resource) = match kind {
+            "ConfigMap" => (ConfigKind::ConfigMap, "configmaps"),
+            _ => (ConfigKind::Secret, "secrets"),
+        };
+        match objects.get(&(kind, name.to_owned())) {
+            Some(Ok(Some(data))) => Ok(ValuesReferenceLookup::Data(data.clone())),
+            // In the API server's words.
+            Some(Ok(None)) | None => {
+                Ok(ValuesReferenceLookup::Absent(format!("{resource} \"{name}\" not found")))
+            }
+            Some(Err(error)) => Err(format!(
+                "could not read {kind} '{namespace}/{name}' for spec.valuesFrom: {error}"
+            )),
+        }
+    };
+    let map = helm::values::compose(namespace, &inline(spec), &references, &mut lookup)
+        .map_err(|error| failed(reference_error(&error)))?;
+    let digest = helm::values::digest(&map).map_err(|error| failed(error.to_string()))?;
+    Ok(Values { map, digest, secrets: secrets(objects), versions: BTreeMap::new() })
+}
+
+/// What Secrets among the references hold: errors of templates, API servers and hooks may quote it.
+fn secrets(objects: &Objects) -> Masking {
+    let of_secrets = objects.iter().filter(|((kind, _), _)| *kind == ConfigKind::Secret);
+    let data = of_secrets.filter_map(|(_, found)| found.as_ref().ok()?.as_ref());
+    Masking::new(data.flat_map(BTreeMap::values).cloned())
+}
+
+/// Parity(flux): `values` that are not a table are treated as missing.
+fn inline(spec: &HelmReleaseSpec) -> Map {
+    match spec.values.as_ref().map(GoRuntimeValue::from_json) {
+        Some(GoRuntimeValue::Map(table)) => table,
+        Some(_) | None => Map::new(Type::Any, []),
+    }
+}
+
+/// What is wrong, in Flux's words and with a word of advice, without anything that a Secret holds.
+fn reference_error(error: &ReferenceError) -> String {
+    let ReferenceError::Unresolved(unresolved) = error else { return error.to_string() };
+    let UnresolvedValuesReference { kind, problem, .. } = &**unresolved;
+    let text = unresolved.to_string();
+    // What a parser stumbled over may be a part of a value.
+    let hidden = match problem {
+        _ if kind != "Secret" => None,
+        ReferenceProblem::Yaml(error) => {
+            let line = error.line().map(|line| format!(" at line {line}")).unwrap_or_default();
+            Some(format!("it is not valid YAML{line}"))
+        }
+        ReferenceProblem::TargetPath(_) => {
+            let advice = "correct either, or set `literal: true` to use the value as it is";
+            Some(format!("its value cannot be set at the target path as with `--set`; {advice}"))
+        }
+        _ => None,
+    };
+    if let Some(hidden) = hidden {
+        let problem = problem.to_string();
+        return format!("{}{hidden}", text.strip_suffix(&problem).unwrap_or_default());
+    }
+    match problem {
+        ReferenceProblem::Absent(_) | ReferenceProblem::NoKey => {
+            format!("{text}; create it, or set `optional: true` in spec.valuesFrom")
+        }
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,578 @@
+//! Helmfile: the releases of a helmfile, kept installed, in the order of their needs.
+//!
+//! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`model`, `operator`), where a
+//! helmfile comes from (`helmfile_source`), the desired state (`validated_spec`, `plan`, `fetching`, `decryption`,
+//! `files`, `values`, `charts`), the releases (`release_reconciler`, `order`, `prune`, `suspended_releases`, `request`,
+//! `release_states`, `status_limits`, `hooks`, `reapply`; `release_runner`, of which it is an owner), their clusters
+//! (`clusters`), deletion (`finalize`).
+
+pub mod charts;
+mod clusters;
+mod decryption;
+mod fetching;
+mod files;
+mod finalize;
+mod helmfile_source;
+mod hooks;
+mod model;
+pub mod operator;
+mod order;
+mod plan;
+mod prune;
+mod reapply;
+mod release_reconciler;
+mod release_states;
+mod report;
+mod repositories;
+mod request;
+mod status_limits;
+mod suspended_releases;
+#[cfg(test)]
+mod testing;
+mod validated_spec;
+mod values;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crds::helmfile::HelmfileSpec;
+use golang::meter::Stop;
+use kube::core::ResourceExt as _;
+use objects::Masking;
+use reconcile::{Facts, ObjectKey, Outcome, Reason, Wake};
+use sha2::{Digest as _, Sha256};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use self::clusters::Places;
+use self::decryption::Decrypting;
+use self::fetching::{NOT_VERIFIED, Reaching};
+use self::helmfile_source::{Origin, RemoteSourceRevision};
+use self::model::Model;
+use self::plan::{HelmfilePlan, Inputs, Key};
+use self::release_reconciler::{ReleaseRunState, UnreachableClusters};
+use self::release_states::Book;
+use self::repositories::Repositories;
+use self::status_limits::fitted;
+use self::suspended_releases::Suspensions;
+use self::validated_spec::{HelmfileInputs, Timeouts};
+use super::release_runner::MANAGER;
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::Event;
+use windlass_runtime::applier::{
+    self, ApplierKind, End, FinalizeOutcome, Observation, Pace, Pending,
+};
+use windlass_runtime::build::bases::{BuildPermits, SharedPermits};
+use windlass_runtime::build::decryption::Decryption;
+use windlass_runtime::build::key_services::KeyServices;
+use windlass_runtime::hold_conditions;
+use windlass_runtime::kind::REQUESTED_AT;
+use windlass_runtime::object_watcher::Ownership;
+use windlass_runtime::reference::References;
+use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
+
+/// Says for which version of helmfile a Helmfile of helmfile-operator was written.
+const DIALECT: &str = "helmfile.windlass.dev/dialect";
+
+/// The marks on the objects of releases.
+pub const OWNERSHIP: Ownership = Ownership {
+    name: "helmfile.windlass.dev/name",
+    namespace: "helmfile.windlass.dev/namespace",
+    manager: MANAGER,
+};
+
+/// The helmfile cannot be read.
+const HELMFILE_ERROR: Reason = Reason::new("HelmfileError");
+
+/// Templates may include each other deeply.
+const RENDER_STACK_BYTES: usize = helm::render::REQUIRED_STACK_BYTES;
+
+/// What a Helmfile remembers between runs.
+#[derive(Default)]
+pub struct HelmfileState {
+    plan: Option<CachedPlan>,
+    /// What the address of the spec named when it was fetched last.
+    fetched: Option<Arc<RemoteSourceRevision>>,
+    releases: BTreeMap<Key, Arc<ReleaseRunState>>,
+    /// When the suspension of a release ends.
+    next_end: Option<Instant>,
+}
+
+/// A plan that was made.
+struct CachedPlan {
+    /// A digest of all that it was made from, but for what repositories have.
+    key: String,
+    made: Instant,
+    plan: Arc<HelmfilePlan>,
+}
+
+/// What a run has besides its outcome.
+pub struct HelmfileRunDetails<K: Model> {
+    revision: String,
+    plan: Option<Arc<HelmfilePlan>>,
+    book: Option<Arc<Book<K>>>,
+}
+
+impl<K: Model> Default for HelmfileRunDetails<K> {
+    fn default() -> Self {
+        Self { revision: String::new(), plan: None, book: None }
+    }
+}
+
+type HelmfileRunReport<K> = applier::RunReport<HelmfileController<K>>;
+
+/// A run of a Helmfile.
+struct Session<'r, K: Model>(&'r applier::Session<HelmfileController<K>>);
+
+impl<K: Model> Deref for Session<'_, K> {
+    type Target = applier::Session<HelmfileController<K>>;
+
+    fn deref(&self) -> &Self::Target {
+        self.0
+    }
+}
+
+/// Runs the objects of a kind of Helmfiles.
+pub struct HelmfileController<K>(PhantomData<K>);
+
+impl<K: Model> ApplierKind for HelmfileController<K> {
+    type Object = K;
+
+    const OWNED: &'static [&'static str] = &report::OWNED;
+    const ANNOTATIONS: &'static [&'static str] = K::ANNOTATIONS;
+    const STAYS_WITHOUT_KUBECONFIG: bool = true;
+
+    type Own = HelmfileState;
+    type Timeouts = Timeouts;
+    type SpecInputs = HelmfileInputs;
+    type RunDetails = HelmfileRunDetails<K>;
+
+    fn unsupported(object: &K) -> Vec<&'static str> {
+        Model::unsupported(object)
+    }
+
+    fn source(object: &K) -> Option<ObjectKey> {
+        helmfile_source::source(object)
+    }
+
+    fn has_tried(object: &K, revision: &str) -> bool {
+        report::is_at(object, revision)
+    }
+
+    fn announcement(object: &K) -> String {
+        report::announcement(object)
+    }
+
+    fn check(object: &K) -> Result<Timeouts, Outcome> {
+        match object.fault() {
+            Some(outcome) => Err(outcome),
+            None => validated_spec::check(&object.asked()),
+        }
+    }
+
+    fn pace(timeouts: &Timeouts) -> Pace {
+        Pace { interval: timeouts.interval, retry: timeouts.retry }
+    }
+
+    fn observation(_: &applier::Session<Self>, _: &K) -> Option<Observation> {
+        None
+    }
+
+    fn moved(own: &mut HelmfileState) {
+        own.releases.clear();
+    }
+
+    async fn is_under_way(
+        session: &applier::Session<Self>,
+        object: &Arc<K>,
+    ) -> Result<bool, ClusterError> {
+        let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
+        let memory = session.memory();
+        let known = |row: &crds::helmfile::ReleaseRow| {
+            memory.releases.get(&Key::of(row)).and_then(|it| it.drive.under_way())
+        };
+        // If this process does not know, the row says it.
+        Ok(rows.iter().any(|row| known(row).unwrap_or_else(|| report::is_under_way(row))))
+    }
+
+    async fn pending(session: &applier::Session<Self>, object: &Arc<K>) -> Pending {
+        let revision = Session(session).known_revision(&object.asked());
+        let applied = object.status().and_then(|it| it.last_applied_revision.as_deref());
+        let is_ready = object.status().is_some_and(|status| {
+            status.observed_generation == object.meta().generation
+                && status.conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True")
+        });
+        match revision {
+            Some(revision) if is_ready && applied == Some(revision.as_str()) => Pending::Nothing,
+            Some(revision) => Pending::Change(format!("revision {revision}")),
+            None if is_ready => Pending::Nothing,
+            None => Pending::Change("the changed spec".to_owned()),
+        }
+    }
+
+    async fn stop(
+        session: &applier::Session<Self>,
+        object: &Arc<K>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        Session(session).stop(object).await
+    }
+
+    fn where_stopped(object: &K) -> String {
+        match object.status().and_then(|it| it.last_attempted_revision.as_deref()) {
+            Some(revision) => format!("suspended; last attempted revision: {revision}"),
+            None => "suspended before the first release was installed".to_owned(),
+        }
+    }
+
+    async fn read(
+        session: &applier::Session<Self>,
+        object: &K,
+        references: &mut References,
+    ) -> Result<HelmfileInputs, Outcome> {
+        let in_use = Session(session).contexts_in_use(object);
+        validated_spec::read(&session.context, object, &in_use, references).await
+    }
+
+    async fn reconcile(
+        session: &applier::Session<Self>,
+        object: &Arc<K>,
+        facts: Facts,
+        timeouts: Timeouts,
+    ) -> Result<Option<HelmfileRunReport<K>>, ClusterError> {
+        Ok(Session(session).reconcile(object, facts, timeouts).await)
+    }
+
+    async fn finalize(
+        session: &applier::Session<Self>,
+        object: &Arc<K>,
+    ) -> Result<FinalizeOutcome<Self>, ClusterError> {
+        Session(session).finalize(object).await
+    }
+
+    fn left_behind(_: &K, subject: &str) -> Event {
+        finalize::left_behind(subject)
+    }
+
+    fn next_look(own: &HelmfileState) -> Option<Duration> {
+        own.next_end.map(|end| end.saturating_duration_since(Instant::now()))
+    }
+
+    fn report(
+        _: &applier::Session<Self>,
+        ended: HelmfileRunReport<K>,
+        end: &End,
+    ) -> applier::Report<Self> {
+        let HelmfileRunReport { object, came, .. } = ended;
+        let object = came.book.as_ref().map_or(object, |book| book.object());
+        // A request that came during the run is for the next one.
+        let requested = match &came.book {
+            Some(book) => book.requested.as_deref(),
+            None => object.annotations().get(REQUESTED_AT).map(String::as_str),
+        };
+        let run = report::HelmfileRunSummary {
+            requested,
+            outcome: &end.outcome,
+            revision: &came.revision,
+            rows: came.book.as_ref().map(|book| fitted(book.rows())),
+            drawn: came.plan.as_ref().map(|plan| plan.drawn.as_slice()),
+            now: end.now,
+        };
+        let (before, after, event) = report::report(&*object, run);
+        let release_events = came.book.map(|book| book.take_events()).unwrap_or_default();
+        let events: Vec<Event> = release_events.into_iter().chain(event).collect();
+        let name = object.name_any();
+        let namespace = object.namespace().unwrap_or_default();
+        for Event { reason, message, .. } in &events {
+            tracing::info!(controller_kind = "Helmfile", name, namespace, reason, "{message}");
+        }
+        applier::Report { object, before, after, events }
+    }
+}
+
+impl<K: Model> Session<'_, K> {
+    /// The contexts of releases that there are or that the last plan has.
+    fn contexts_in_use(&self, object: &K) -> BTreeSet<String> {
+        let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
+        let mut in_use = clusters::of_rows(rows);
+        if let Some(kept) = &self.memory().plan {
+            in_use.extend(kept.plan.releases.iter().map(|it| it.key.context.clone()));
+        }
+        in_use
+    }
+
+    /// A run behind the gate; nothing where the spec changed meanwhile.
+    async fn reconcile(
+        &self,
+        object: &Arc<K>,
+        facts: Facts,
+        timeouts: Timeouts,
+    ) -> Option<HelmfileRunReport<K>> {
+        let spec = object.asked();
+        let interval = self.interval(object, &timeouts);
+        let mut origin = match self.origin(&**object, &spec, interval, timeouts.timeout).await {
+            Ok(origin) => origin,
+            Err(outcome) => return Some(HelmfileRunReport::early(object, outcome)),
+        };
+        let early = |outcome, origin: &Origin| {
+            let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(object, outcome);
+            ended.came.revision = origin.revision().to_owned();
+            Some(ended)
+        };
+        if let Some(outcome) = self.gate(object, facts, origin.revision()).await {
+            return early(outcome, &origin);
+        }
+        let (mut target, mut named) = match self.named(object).await {
+            Ok(named) => named,
+            Err(outcome) => return early(outcome, &origin),
+        };
+        let asking = Asking { object, spec: &spec, timeouts: &timeouts };
+        let planned = match self.planned(&asking, &mut origin, &target, &named).await {
+            Ok(planned) => planned,
+            Err(outcome) => return early(outcome, &origin),
+        };
+        if named.lacks_contexts_of(&planned) {
+            // The plan is known by now, and with it the contexts in use.
+            (target, named) = match self.named(object).await {
+                Ok(named) => named,
+                Err(outcome) => return early(outcome, &origin),
+            };
+        }
+        let places = Places::new(&target, &named.contexts);
+        let secrets = named.secrets.clone().with(planned.hidden.iter().cloned());
+        self.apply(&asking, origin.revision(), &places, &secrets, planned).await
+    }
+
+    /// Keeps the releases of a plan, then uninstalls those that left.
+    async fn apply(
+        &self,
+        asking: &Asking<'_, K>,
+        revision: &str,
+        places: &Places,
+        secrets: &Masking,
+        planned: Arc<HelmfilePlan>,
+    ) -> Option<HelmfileRunReport<K>> {
+        let Asking { object, spec, timeouts } = *asking;
+        let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
+        let book = Arc::new(book);
+        let ended = |outcome| {
+            let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(&book.object(), outcome);
+            let book = Some(book.clone());
+            let plan = Some(planned.clone());
+            ended.came = HelmfileRunDetails { revision: revision.to_owned(), plan, book };
+            ended
+        };
+        if let Err(outcome) = places.check_apart(&planned) {
+            return Some(ended(outcome));
+        }
+        self.enter(&planned, &book);
+        // A release is in the inventory before anything of it is in the cluster.
+        if let Err(outcome) = book.flush().await {
+            return Some(ended(outcome));
+        }
+        let run = release_reconciler::HelmfileRun {
+            object,
+            spec,
+            places,
+            timeouts,
+            suspensions: Suspensions::new(spec, self.began),
+            book: &book,
+            secrets,
+            revision,
+            woken: self.context.work_queue.woken_parts(&self.node),
+            unreachable_clusters: UnreachableClusters::default(),
+            now: self.began,
+        };
+        let Some(outcomes) = self.keep_and_prune(&planned, &run).await else {
+            // The status records the operations that were begun, also when the next run has other work.
+            book.flush().await.ok();
+            return None;
+        };
+        let outcome = report::outcome(revision, &book.rows(), &outcomes);
+        // A suspension ends at its `until`, and no watch reports that.
+        let end = suspended_releases::next_end(spec, self.began);
+        let until = end.and_then(|end| Duration::try_from(end.duration_since(self.began)).ok());
+        self.memory().next_end =
+            until.map(|until| Instant::now() + until.min(self.interval(object, timeouts)));
+        Some(ended(outcome))
+    }
+
+    /// Keeps the releases of a plan, then uninstalls those that left; nothing where the Helmfile changed meanwhile.
+    async fn keep_and_prune(
+        &self,
+        planned: &HelmfilePlan,
+        run: &release_reconciler::HelmfileRun<'_, K>,
+    ) -> Option<release_reconciler::Outcomes> {
+        let mut outcomes = self.keep(planned, run).await?;
+        let left = self.prune(planned, &outcomes, run).await?;
+        outcomes.extend(left);
+        Some(outcomes)
+    }
+
+    /// The plan of the helmfile: the one that there is, unless something changed from which it is made.
+    async fn planned(
+        &self,
+        asking: &Asking<'_, K>,
+        origin: &mut Origin,
+        target: &Arc<ClusterTarget>,
+        named: &HelmfileInputs,
+    ) -> Result<Arc<HelmfilePlan>, Outcome> {
+        let Asking { object, spec, timeouts } = *asking;
+        let served =
+            target.cluster.served().await.map_err(|error| {
+                Outcome::Failed(HELMFILE_ERROR, error.to_string(), Wake::default())
+            })?;
+        let is_verified_only = self.is_verified_only();
+        let key = |origin: &Origin| {
+            let key = inputs_key(spec, origin.digest(), named, &served.version);
+            // A plan made under another policy is discarded.
+            if is_verified_only { format!("{key} verified") } else { key }
+        };
+        let known = key(origin);
+        let is_asked = hold_conditions::is_asked(&**object);
+        if let Some(kept) = self.memory().plan.as_ref().filter(|kept| kept.key == known) {
+            // Repositories may have other versions by now; what was drawn would be drawn anew.
+            let interval = match kept.plan.has_refused_chart() {
+                // A HelmRepository may allow it at any time.
+                true => timeouts.retry,
+                false => self.interval(object, timeouts),
+            };
+            let is_fresh = kept.made.elapsed() < interval && !is_asked;
+            if is_fresh || !kept.plan.drawn.is_empty() {
+                return Ok(kept.plan.clone());
+            }
+        }
+        let (source, path) = self.files(origin, spec, timeouts.timeout).await?;
+        let key = key(origin);
+        let own = &self.node.namespace;
+        let inputs = Inputs {
+            source,
+            path,
+            dialect: spec.dialect.unwrap_or_default(),
+            values_files: spec.values_files.clone(),
+            environment: spec.environment.clone().unwrap_or_else(|| "default".to_owned()),
+            selectors: spec.selectors.clone(),
+            values: named.values.clone(),
+            variables: named.variables.clone(),
+            namespace: spec.target_namespace.clone().unwrap_or_else(|| own.clone()),
+            contexts: spec.kube_contexts.keys().cloned().collect(),
+            known: object.status().into_iter().flat_map(|it| &it.releases).map(Key::of).collect(),
+            served,
+        };
+        let keys = named.decryption.clone();
+        let made = self.plan(inputs, target, keys, timeouts.timeout, is_verified_only).await;
+        let plan = made.map_err(|text| {
+            Outcome::Failed(HELMFILE_ERROR, named.secrets.mask(&text), Wake::default())
+        })?;
+        let plan = Arc::new(plan);
+        for warning in &plan.warnings {
+            let ObjectKey { name, namespace, .. } = &self.node;
+            tracing::info!(controller_kind = "Helmfile", name, namespace, "{warning}");
+        }
+        self.memory().plan = Some(CachedPlan { key, made: Instant::now(), plan: plan.clone() });
+        Ok(plan)
+    }
+
+    /// Makes a plan on a thread with a large stack, with a build permit.
+    async fn plan(
+        &self,
+        inputs: Inputs,
+        target: &ClusterTarget,
+        keys: Option<Arc<Decryption>>,
+        timeout: Duration,
+        is_verified_only: bool,
+    ) -> Result<HelmfilePlan, String> {
+        let permit = self.context.building.acquire(&self.node.namespace).await;
+        let cancel = CancellationToken::new();
+        // A run that is broken off asks no more servers.
+        let _asked_for = cancel.clone().drop_guard();
+        // A getter verifies nothing of what it downloads.
+        let getter = match is_verified_only {
+            true => Err(NOT_VERIFIED),
+            false => helmfile_source::getter_for(&self.context, target, cancel.clone()),
+        };
+        let context = &self.context;
+        let namespace = &self.node.namespace;
+        let permits = BuildPermits::new(context, namespace, permit, cancel.clone());
+        let permits = SharedPermits::new(permits);
+        let decrypting = keys.map(|keys| Decrypting {
+            keys,
+            services: KeyServices::of(context, timeout, permits.clone(), cancel),
+        });
+        let repositories = Repositories::new(context, namespace, target);
+        let runtime = Handle::current();
+        let reaching = Reaching::new(repositories, permits, getter, runtime, is_verified_only);
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let work = move || {
+            let stop = Stop::default();
+            let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
+            // The receiver is gone when the process ends.
+            sender.send(plan::plan(inputs, reaching, decrypting, &stop, limit)).ok();
+        };
+        let thread =
+            std::thread::Builder::new().name("helmfile".to_owned()).stack_size(RENDER_STACK_BYTES);
+        thread.spawn(work).map_err(|error| format!("failed to start a thread: {error}"))?;
+        receiver.await.unwrap_or_else(|_| {
+            Err("reading the helmfile panicked; this is a bug in windlass, please report it"
+                .to_owned())
+        })
+    }
+
+    /// Has operations that are under way come to the next place at which nothing is half done.
+    async fn stop(&self, object: &Arc<K>) -> Result<Option<Duration>, ClusterError> {
+        let spec = object.asked();
+        let places = self.usable_places(&**object, &spec).await;
+        let timeouts = validated_spec::check(&spec).unwrap_or_else(|_| Timeouts::for_finalize());
+        let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
+        let book = Arc::new(book);
+        let secrets = Masking::default();
+        let run = release_reconciler::HelmfileRun {
+            object,
+            spec: &spec,
+            places: &places,
+            timeouts: &timeouts,
+            suspensions: Suspensions::new(&spec, self.began),
+            book: &book,
+            secrets: &secrets,
+            revision: "",
+            woken: self.context.work_queue.woken_parts(&self.node),
+            unreachable_clusters: UnreachableClusters::default(),
+            now: self.began,
+        };
+        let Some(outcomes) = self.stop_all(&run).await else {
+            book.flush().await.ok();
+            return Ok(Some(Duration::ZERO));
+        };
+        if outcomes.is_empty() {
+            book.flush().await.ok();
+            return self.finish_suspended(&book.object()).await;
+        }
+        let outcome = report::outcome("", &book.rows(), &outcomes);
+        let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(&book.object(), outcome);
+        ended.came.book = Some(book);
+        self.finish(ended, Some(timeouts)).await
+    }
+}
+
+/// What a run is about.
+struct Asking<'r, K: Model> {
+    object: &'r Arc<K>,
+    spec: &'r HelmfileSpec,
+    timeouts: &'r Timeouts,
+}
+
+/// A digest of all that a plan is made from, but for what repositories have.
+fn inputs_key(spec: &HelmfileSpec, digest: &str, named: &HelmfileInputs, version: &str) -> String {
+    let parts = (
+        (digest, &spec.source, &spec.path, &spec.environment, &spec.selectors),
+        (&spec.dialect, &spec.values_files),
+        (&named.values, &named.variables, &spec.target_namespace, version),
+        named.decryption.as_ref().map(|it| &it.digest),
+        spec.kube_contexts.keys().collect::<Vec<_>>(),
+    );
+    let text = serde_json::to_vec(&parts).unwrap_or_default();
+    format!("sha256:{}", hex::encode(Sha256::digest(text)))
+}

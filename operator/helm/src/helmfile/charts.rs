@@ -1,0 +1,171 @@
+//! Charts of repositories and registries: which versions there are, and fetching one.
+//!
+//! Elsewhere: which charts helmfiles name (engine `helmfile`), which of them may be asked for (`repositories.rs`),
+//! repositories and registries (`sources`).
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use helmfile::ChartVersionRequest;
+use objects::RedactedValue;
+use sources::bucket::BucketIdentity;
+use sources::charts::repository::Reach;
+use sources::charts::{
+    BucketServer, ChartRepository, Credentials, Index, IndexFetchResult, MAX_CHART, MAX_INDEX,
+};
+use sources::http::Tls;
+use sources::oci::{self, Auth, Keyring, RegistryLimits, Remote};
+
+/// How long a repository may take.
+const REPOSITORY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Repositories during one plan: each index is fetched once.
+pub struct Charts {
+    indexes: BTreeMap<String, Index>,
+    reach: Reach,
+    known: Arc<oci::RegistryCache>,
+    /// The logins of the user who runs the command, for registries whose login the helmfile does not give.
+    logins: Option<fn() -> anyhow::Result<Keyring>>,
+    /// Whether buckets are read anonymously instead of with the credentials of the environment.
+    is_anonymous: bool,
+}
+
+/// How the chart repository or the registry of a chart is spoken to.
+pub(super) enum ChartRemote {
+    Index(Box<ChartRepository>),
+    Registry(Box<Remote>, Arc<oci::RegistryCache>),
+}
+
+impl Charts {
+    /// Asks as `reach` and `known` allow it.
+    pub fn new(
+        reach: Reach,
+        known: Arc<oci::RegistryCache>,
+        logins: Option<fn() -> anyhow::Result<Keyring>>,
+    ) -> Self {
+        Self { indexes: BTreeMap::new(), reach, known, logins, is_anonymous: false }
+    }
+
+    /// Buckets are read anonymously: the author of a helmfile must not use the credentials of this process.
+    #[must_use]
+    pub(super) fn anonymous(self) -> Self {
+        Self { is_anonymous: true, ..self }
+    }
+
+    /// The highest version of a chart in its range.
+    ///
+    /// # Errors
+    /// The repository cannot be read, or has no such version.
+    pub async fn version(&mut self, chart: &ChartVersionRequest) -> anyhow::Result<String> {
+        check(chart)?;
+        if chart.url.starts_with("oci://") {
+            return Ok(oci::chart::choose(&self.remote(chart)?, &self.known, &chart.range).await?);
+        }
+        let repository = self.repository(chart)?;
+        Ok(self
+            .index(&repository, chart)
+            .await?
+            .choose(&chart.name, &chart.range)?
+            .version
+            .to_owned())
+    }
+
+    /// The archive of that version.
+    ///
+    /// # Errors
+    /// The same, and that the archive cannot be fetched.
+    pub async fn archive(&mut self, chart: &ChartVersionRequest) -> anyhow::Result<Vec<u8>> {
+        check(chart)?;
+        let place = match chart.url.starts_with("oci://") {
+            true => ChartRemote::Registry(Box::new(self.remote(chart)?), self.known.clone()),
+            false => ChartRemote::Index(Box::new(self.repository(chart)?)),
+        };
+        self.archive_at(&place, chart).await
+    }
+
+    /// As [`Charts::archive`], from a repository whose access is configured elsewhere than in the helmfile.
+    ///
+    /// # Errors
+    /// As [`Charts::archive`].
+    pub(super) async fn archive_at(
+        &mut self,
+        place: &ChartRemote,
+        chart: &ChartVersionRequest,
+    ) -> anyhow::Result<Vec<u8>> {
+        let repository = match place {
+            ChartRemote::Index(repository) => repository,
+            ChartRemote::Registry(remote, known) => {
+                let version = oci::chart::choose(remote, known, &chart.range).await?;
+                let mut layer = oci::chart::fetch(remote, known, &version).await?;
+                let mut bytes = Vec::new();
+                layer.file.read_to_end(&mut bytes)?;
+                return Ok(bytes);
+            }
+        };
+        let chosen = self.index(repository, chart).await?.choose(&chart.name, &chart.range)?;
+        let Some(url) = chosen.url else {
+            bail!("the index of {} has no address for version {}", chart.url, chosen.version);
+        };
+        Ok(repository.chart(url, chosen.digest).await?)
+    }
+
+    async fn index(
+        &mut self,
+        repository: &ChartRepository,
+        chart: &ChartVersionRequest,
+    ) -> anyhow::Result<&Index> {
+        if !self.indexes.contains_key(&chart.url) {
+            let IndexFetchResult::Index { file, .. } = repository.index(None).await? else {
+                return Err(anyhow!("the repository answers that its index is unchanged"));
+            };
+            let mut text = Vec::new();
+            file.take(MAX_INDEX).read_to_end(&mut text)?;
+            self.indexes.insert(chart.url.clone(), Index::parse(&text)?);
+        }
+        self.indexes.get(&chart.url).context("an index that was just read")
+    }
+
+    fn repository(&self, chart: &ChartVersionRequest) -> anyhow::Result<ChartRepository> {
+        let basic =
+            chart.login.clone().map(|(user, password)| (user, RedactedValue::new(password)));
+        let mut credentials = Credentials { basic, ..Credentials::default() };
+        if self.is_anonymous {
+            credentials.bucket =
+                BucketServer { identity: BucketIdentity::Anonymous, ..BucketServer::default() };
+        }
+        let pass = chart.pass_credentials;
+        Ok(ChartRepository::new(&chart.url, credentials, pass, REPOSITORY_TIMEOUT, &self.reach)?)
+    }
+
+    /// The repository of a chart in a registry.
+    fn remote(&self, chart: &ChartVersionRequest) -> anyhow::Result<Remote> {
+        let url = format!("{}/{}", chart.url.trim_end_matches('/'), chart.name);
+        let repository = oci::OciRepositoryName::parse(&url)?;
+        let auth = match (chart.login.clone(), self.logins) {
+            (Some((username, password)), _) => {
+                Auth::Basic { username, password: RedactedValue::new(password) }
+            }
+            (None, Some(logins)) => logins()?.auth(&repository),
+            (None, None) => Auth::Anonymous,
+        };
+        Ok(Remote {
+            repository,
+            auth,
+            tls: Tls::default(),
+            proxy: None,
+            insecure: chart.plain_http,
+            timeout: REPOSITORY_TIMEOUT,
+            limits: RegistryLimits { layer: MAX_CHART, ..RegistryLimits::default() },
+        })
+    }
+}
+
+fn check(chart: &ChartVersionRequest) -> anyhow::Result<()> {
+    if !chart.unsupported.is_empty() {
+        bail!("the repository has {}, which is not supported", chart.unsupported.join(", "));
+    }
+    Ok(())
+}

@@ -1,0 +1,393 @@
+//! Applies the manifests of a release's hooks, as `kubectl apply` would as the user that applies the release, and audits
+//! what that changed.
+//!
+//! They are not in the journal, since applying them again changes nothing. No release owns these objects: drift is not
+//! corrected, and they are not pruned.
+//! Elsewhere: what hooks apply, and which are refused (engine `helmfile`); when (`release_reconciler.rs`,
+//! `release_states.rs`).
+
+use std::time::Duration;
+
+use apply::changes::{ObjectChange as Changed, What, fields};
+use crds::release::{
+    AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditState, ReleaseAuditSpec,
+};
+use helmfile::{ManifestHook, When};
+use lifecycle::EventAnswer;
+use objects::Object;
+use reconcile::{Outcome, Time, Wake, format_duration};
+use release::ReleaseDesiredState;
+use release::status::RECONCILE_ERROR;
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+use super::model::Model;
+use super::release_states::ReleaseOwner;
+use crate::release_runner::audit::subject;
+use crate::release_runner::definitions::{EstablishError, established};
+use crate::release_runner::{Owner as _, manifest_objects};
+use windlass_cluster::ClusterError;
+use windlass_cluster::objects::Mode;
+use windlass_runtime::audit::{self, cut, text, took, when};
+use windlass_runtime::context::Context;
+use windlass_runtime::crd_guard::error::GuardError;
+use windlass_runtime::crd_guard::{Guard, ManifestPermission, is_definition};
+use windlass_runtime::kind::node_of;
+use windlass_runtime::permit::RunPermit;
+use windlass_runtime::target::ClusterTarget;
+
+/// Field manager of what hooks apply: another than that of releases, whose fields would be removed by it.
+const MANAGER: &str = "helmfile-hooks";
+
+/// Most objects that the hooks of a release apply for an event.
+const MOST_OBJECTS: usize = 500;
+
+/// When it is tried again after an API server did not answer.
+const API_SERVER_RETRY_DELAY: Duration = Duration::from_secs(2);
+
+/// What the hooks of a release apply.
+#[derive(Debug, Default)]
+pub(super) struct Hooks {
+    pub(super) all: Vec<ManifestHook>,
+    /// Of all of them; empty where there are none.
+    pub(super) digest: String,
+}
+
+impl Hooks {
+    pub(super) fn new(all: Vec<ManifestHook>) -> Self {
+        if all.is_empty() {
+            return Self::default();
+        }
+        let mut hash = Sha256::new();
+        for hook in &all {
+            for part in [
+                hook.name.as_bytes(),
+                &[u8::from(hook.when == When::After)],
+                hook.manifests.as_bytes(),
+            ] {
+                hash.update((part.len() as u64).to_le_bytes());
+                hash.update(part);
+            }
+        }
+        let digest = format!("sha256:{}", hex::encode(hash.finalize()));
+        Self { all, digest }
+    }
+}
+
+/// An application of hooks that ended.
+struct HookApplication<'a> {
+    started: Time,
+    ended: &'a Result<HookApplyOutcome, Outcome>,
+    changes: Vec<Changed>,
+}
+
+/// How applying manifests ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum HookApplyOutcome {
+    /// All of them are applied.
+    Applied,
+    /// One of them cannot be, and why.
+    Refused(String),
+    /// The owner was changed, suspended or deleted meanwhile.
+    Overtaken,
+}
+
+impl<K: Model> ReleaseOwner<K> {
+    /// Applies what the hooks of some moments name, in order, which lifecycles have let begin with these answers.
+    ///
+    /// # Errors
+    /// The API server could not be asked.
+    pub(super) async fn apply_hooks(
+        &self,
+        moments: &[When],
+        target: &ClusterTarget,
+        permit: &RunPermit,
+        desired: &ReleaseDesiredState,
+        answers: &[EventAnswer],
+    ) -> Result<HookApplyOutcome, Outcome> {
+        let is_due = |hook: &ManifestHook| moments.contains(&hook.when);
+        if !self.hooks.all.iter().any(is_due) {
+            return Ok(HookApplyOutcome::Applied);
+        }
+        let mut round =
+            Round { owner: self, target, permit, desired, changes: Vec::new(), left: MOST_OBJECTS };
+        let started = jiff::Timestamp::now();
+        let mut ended = Ok(HookApplyOutcome::Applied);
+        for at in (0..self.hooks.all.len()).filter(|at| is_due(&self.hooks.all[*at])) {
+            ended = round.hook(at).await;
+            if ended != Ok(HookApplyOutcome::Applied) {
+                break;
+            }
+        }
+        let changes = round.changes;
+        // A process may have applied all of it, and ended before it wrote the audit. What precedes an operation that another
+        // process has begun was audited by that one.
+        if self.follows(moments) || moments == [When::Before] || !changes.is_empty() {
+            let application = HookApplication { started, ended: &ended, changes };
+            self.audit_hooks(moments, application, answers, desired).await;
+        }
+        ended
+    }
+
+    /// Audits that a lifecycle did not let hooks be applied on which no operation begins.
+    pub(super) async fn audit_refused(
+        &self,
+        why: &str,
+        answers: Vec<EventAnswer>,
+        desired: &ReleaseDesiredState,
+    ) {
+        let ended = Ok(HookApplyOutcome::Refused(why.to_owned()));
+        let started = jiff::Timestamp::now();
+        let application = HookApplication { started, ended: &ended, changes: Vec::new() };
+        let moments = [When::Before, When::After];
+        self.audit_hooks(&moments, application, &answers, desired).await;
+    }
+
+    /// Whether something is due that follows an operation.
+    fn follows(&self, moments: &[When]) -> bool {
+        moments.contains(&When::After) && self.hooks.all.iter().any(|it| it.when == When::After)
+    }
+
+    /// Writes the audit of what hooks changed.
+    async fn audit_hooks(
+        &self,
+        moments: &[When],
+        application: HookApplication<'_>,
+        answers: &[EventAnswer],
+        desired: &ReleaseDesiredState,
+    ) {
+        let HookApplication { started, ended, changes } = application;
+        let object = self.book.object();
+        let now = jiff::Timestamp::now();
+        let (outcome, message) = match ended {
+            Ok(HookApplyOutcome::Applied) => (AuditOutcome::Succeeded, None),
+            Ok(HookApplyOutcome::Overtaken) => (AuditOutcome::Stopped, None),
+            Ok(HookApplyOutcome::Refused(text)) => (AuditOutcome::Failed, Some(text.clone())),
+            Err(run_outcome) => (AuditOutcome::Failed, Some(run_outcome.text().to_owned())),
+        };
+        let revision = release::snapshot::latest(&self.status().history).map_or(0, |it| it.version);
+        // It is one audit before and one after an operation, whichever process applies what and how often; what failed is
+        // applied again, and changes other objects.
+        let of = if self.follows(moments) { "after" } else { "before" };
+        let attempt = match outcome {
+            AuditOutcome::Failed if !changes.is_empty() => started.to_string(),
+            _ => String::new(),
+        };
+        let key = format!(
+            "hooks {of} {} {} {} {revision} {outcome:?}{attempt}",
+            self.key, self.hooks.digest, desired.generation
+        );
+        // All of them are applied where this process has not begun the operation: what another one changed is not known.
+        let is_partial = outcome != AuditOutcome::Succeeded || moments.len() > 1;
+        let origin = &desired.origin;
+        let source = AuditCause {
+            type_: AuditCauseKind::Source,
+            object: text(&*origin.source),
+            version: text(&*origin.revision),
+            ..AuditCause::default()
+        };
+        let spec = ReleaseAuditSpec {
+            subject: subject(&node_of(&*object), desired, &self.key.name, &self.key.namespace),
+            operation: AuditOperation::Apply,
+            id: Some(format!("hooks.{}", &hex::encode(Sha256::digest(&key))[..16])),
+            causes: vec![source],
+            to: Some(AuditState {
+                revision: text(cut(&origin.revision, 500)),
+                ..AuditState::default()
+            }),
+            changes: audit::listed(changes, is_partial, &self.secrets),
+            lifecycles: answers.iter().cloned().map(audit::answer).collect(),
+            outcome,
+            message,
+            started: when(started),
+            ended: when(now),
+            duration: took(started, now),
+            ..ReleaseAuditSpec::default()
+        };
+        let namespace = &node_of(&*object).namespace;
+        if let Some(event) = audit::write(&self.book.context, namespace, &key, spec).await {
+            self.announce(event);
+        }
+    }
+}
+
+/// One application of hooks.
+struct Round<'r, K: Model> {
+    owner: &'r ReleaseOwner<K>,
+    target: &'r ClusterTarget,
+    permit: &'r RunPermit,
+    desired: &'r ReleaseDesiredState,
+    /// What was changed so far.
+    changes: Vec<Changed>,
+    /// How many objects may follow.
+    left: usize,
+}
+
+impl<K: Model> Round<'_, K> {
+    async fn hook(&mut self, at: usize) -> Result<HookApplyOutcome, Outcome> {
+        let hooks = self.owner.hooks.clone();
+        let failed = |hooks: &Hooks, text: &str| format!("hook `{}`: {text}", hooks.all[at].name);
+        // Parsing many manifests here would block the other tasks of this thread.
+        let read = {
+            let hooks = hooks.clone();
+            tokio::task::spawn_blocking(move || manifest_objects::read(&hooks.all[at].manifests))
+        };
+        let objects = match read.await.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(objects) => objects,
+            Err(text) => return Ok(HookApplyOutcome::Refused(failed(&hooks, &text))),
+        };
+        let Some(left) = self.left.checked_sub(objects.len()) else {
+            let text = format!(
+                "hooks of a release may apply {MOST_OBJECTS} objects: put the others into a chart"
+            );
+            return Ok(HookApplyOutcome::Refused(failed(&hooks, &text)));
+        };
+        self.left = left;
+        let secrets = self.owner.secrets.clone().with_manifests(&objects);
+        match self.objects(objects).await {
+            Ok(HookApplyOutcome::Refused(text)) => {
+                Ok(HookApplyOutcome::Refused(failed(&hooks, &secrets.mask(&text))))
+            }
+            Ok(ended) => Ok(ended),
+            Err(error) if error.is_of_server() => {
+                let soon = jiff::Timestamp::now()
+                    .saturating_add(API_SERVER_RETRY_DELAY)
+                    .unwrap_or(Time::MAX);
+                let text = failed(&hooks, &secrets.mask(&error.to_string()));
+                Err(Outcome::Failed(RECONCILE_ERROR, text, Wake::at(soon)))
+            }
+            Err(error) => {
+                Ok(HookApplyOutcome::Refused(failed(&hooks, &secrets.mask(&error.to_string()))))
+            }
+        }
+    }
+
+    /// Applies objects one after the other.
+    async fn objects(&mut self, objects: Vec<Object>) -> Result<HookApplyOutcome, ClusterError> {
+        match self.applied(objects).await {
+            // A migration is interrupted for that.
+            Err(_) if self.owner.is_overtaken(self.desired) => Ok(HookApplyOutcome::Overtaken),
+            Err(GuardError::Refused(text)) => Ok(HookApplyOutcome::Refused(text)),
+            Err(GuardError::Cluster(error)) => Err(error),
+            Ok(outcome) => Ok(outcome),
+        }
+    }
+
+    /// Between two objects others have their turn, and a newer spec is seen.
+    async fn applied(&mut self, objects: Vec<Object>) -> Result<HookApplyOutcome, GuardError> {
+        let until = Instant::now() + self.owner.timeout;
+        let mut definitions = Vec::new();
+        for object in objects {
+            self.permit.aside(std::future::ready(())).await;
+            if self.owner.is_overtaken(self.desired) {
+                return Ok(HookApplyOutcome::Overtaken);
+            }
+            if Instant::now() >= until {
+                let text = format!("timed out after {}", format_duration(self.owner.timeout));
+                return Ok(HookApplyOutcome::Refused(text));
+            }
+            let is_of_kind = is_definition(&object);
+            if !is_of_kind {
+                self.serve(&mut definitions, until).await?;
+            }
+            let written = self.one(object).await?;
+            definitions.extend(written.filter(|_| is_of_kind));
+        }
+        self.serve(&mut definitions, until).await?;
+        Ok(HookApplyOutcome::Applied)
+    }
+
+    /// Waits until the kinds of definitions are served that were written: what comes next may be of them.
+    async fn serve(&self, definitions: &mut Vec<Object>, until: Instant) -> Result<(), GuardError> {
+        for definition in std::mem::take(definitions) {
+            let wait = established(&self.target.cluster, &definition, until);
+            self.permit.aside(wait).await.map_err(|error| match error {
+                EstablishError::TimedOut(text) => GuardError::Refused(text),
+                EstablishError::Cluster(error) => GuardError::Cluster(error),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Applies an object; nothing if its author does not want it to be written.
+    async fn one(&mut self, object: Object) -> Result<Option<Object>, GuardError> {
+        let context: &Context = &self.owner.book.context;
+        let cluster = &self.target.cluster;
+        let (resource, object) =
+            manifest_objects::placed(cluster, object, &self.owner.key.namespace).await?;
+        let guard = Guard::new(context, self.target, self.permit.namespace());
+        match self.permit.aside(guard.change(&object, MANAGER)).await? {
+            ManifestPermission::Allowed => {}
+            ManifestPermission::Skipped => return Ok(None),
+            ManifestPermission::Refused(text) => return Err(GuardError::Refused(text)),
+            ManifestPermission::Migrates => {
+                let is_overtaken = || self.owner.is_overtaken(self.desired);
+                let migration = guard.migrate(&object, MANAGER, &is_overtaken);
+                self.permit.aside(migration).await?;
+            }
+        }
+        let before = match context.settings.release_audits {
+            true => cluster.get(&resource, object.namespace(), object.name()).await,
+            false => Ok(None),
+        };
+        let written = cluster.apply(&resource, &object, MANAGER, Mode::Write).await?;
+        self.changes.extend(changed(before, &written));
+        Ok(Some(written))
+    }
+}
+
+/// What a write changed; nothing where it changed nothing.
+fn changed(before: Result<Option<Object>, ClusterError>, written: &Object) -> Option<Changed> {
+    let version = |object: &Object| object.meta("resourceVersion").cloned();
+    let (what, fields) = match before {
+        Ok(None) => (What::Added, Vec::new()),
+        Ok(Some(before)) if version(&before) == version(written) => return None,
+        Ok(Some(before)) => (What::Changed, fields(&before, written)),
+        // A user who may write it need not be allowed to read it.
+        Err(_) => (What::Changed, Vec::new()),
+    };
+    Some(Changed { id: written.id(), what, fields })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(version: &str, value: &str) -> Object {
+        Object::new(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": value},
+            "metadata": {"name": "m", "namespace": "n", "resourceVersion": version}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_a_hook_leaves_as_it_is_is_no_change() {
+        let what = |before| changed(before, &map("2", "x")).map(|it| (it.what, it.fields));
+        assert_eq!(what(Ok(Some(map("2", "x")))), None);
+        assert_eq!(what(Ok(None)), Some((What::Added, Vec::new())));
+        let fields = vec!["/data/a".to_owned()];
+        assert_eq!(what(Ok(Some(map("1", "y")))), Some((What::Changed, fields)));
+        let refused = Err(ClusterError::NoAnswer(String::new()));
+        assert_eq!(what(refused), Some((What::Changed, Vec::new())));
+    }
+
+    #[test]
+    fn hooks_are_known_by_their_names_moments_and_manifests() {
+        let hook = |name: &str, when, manifests: &str| {
+            let name = name.to_owned();
+            let manifests = manifests.to_owned();
+            Hooks::new(vec![ManifestHook { name, when, manifests }]).digest
+        };
+        let known = hook("a", When::Before, "m");
+        assert_eq!(known, hook("a", When::Before, "m"));
+        for other in [
+            hook("b", When::Before, "m"),
+            hook("a", When::After, "m"),
+            hook("a", When::Before, "n"),
+        ] {
+            assert_ne!(known, other);
+        }
+        assert_eq!(Hooks::new(Vec::new()).digest, "");
+    }
+}

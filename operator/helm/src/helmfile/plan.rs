@@ -1,0 +1,556 @@
+//! From the files of a source to releases: charts, values, needs.
+//!
+//! Blocks, on threads with a large stack. Elsewhere: what helmfiles mean (engine `helmfile`), what they name on
+//! other servers (`fetching.rs`), values (`values.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use crds::helmfile::{Dialect, ReleaseRow};
+use golang::meter::Stop;
+use golang::time::{Time, Zone};
+use golang::value::Map;
+use helm::chart::{File, load};
+use helm::env::Env;
+use helm::render::{Mode, Release};
+use helm::template::{RenderRequest, render, text};
+use helmfile::{
+    Chart, Decrypt, Helm, HelmfileEnvironment, Operation, Options, Plan, Purpose, ReleaseIdentity,
+    Rendering, Settings, Template, UnwantedRelease,
+};
+use objects::Masking;
+use sha2::{Digest as _, Sha256};
+use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
+
+use super::clusters::undeclared;
+use super::decryption::{self, Decrypting};
+use super::fetching::{Fetching, Reaching};
+use super::files::Beside;
+use super::hooks::Hooks;
+use super::values;
+use crate::release_runner::chart::LoadedChart;
+use windlass_cluster::capabilities::ServerCapabilities;
+use windlass_runtime::time_limit::TimeLimit;
+
+/// A release: its cluster, namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    /// The `kubeContext` that names its cluster; empty for that of the spec.
+    pub(super) context: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { context, namespace, name } = self;
+        match context.is_empty() {
+            true => write!(f, "{namespace}/{name}"),
+            // As helmfile writes it in `needs`.
+            false => write!(f, "{context}/{namespace}/{name}"),
+        }
+    }
+}
+
+impl Key {
+    /// The release of a row.
+    pub(super) fn of(row: &ReleaseRow) -> Self {
+        Self {
+            context: row.kube_context.clone(),
+            namespace: row.namespace.clone(),
+            name: row.name.clone(),
+        }
+    }
+
+    /// Whether another release has the same namespace and name.
+    pub(super) fn is_namesake(&self, of: &Self) -> bool {
+        (&self.namespace, &self.name) == (&of.namespace, &of.name) && self.context != of.context
+    }
+
+    /// Whether a row is of this release.
+    pub(super) fn is_of(&self, row: &ReleaseRow) -> bool {
+        (&self.context, &self.namespace, &self.name)
+            == (&row.kube_context, &row.namespace, &row.name)
+    }
+}
+
+/// What a plan is made from.
+pub(super) struct Inputs {
+    pub(super) source: Arc<MemoryTree>,
+    /// The helmfile in the source, or its directory.
+    pub(super) path: String,
+    pub(super) dialect: Dialect,
+    /// Files of state values, relative to the helmfile.
+    pub(super) values_files: Vec<String>,
+    pub(super) environment: String,
+    pub(super) selectors: Vec<String>,
+    /// State values as YAML.
+    pub(super) values: Vec<u8>,
+    pub(super) variables: BTreeMap<String, String>,
+    /// The namespace of releases that name none.
+    pub(super) namespace: String,
+    /// The contexts that the spec names.
+    pub(super) contexts: BTreeSet<String>,
+    /// Existing releases: if they are not in the plan, it is asked whether they are in the helmfile at all.
+    pub(super) known: BTreeSet<Key>,
+    /// What the cluster is, for charts that are made of other charts.
+    pub(super) served: Arc<ServerCapabilities>,
+}
+
+/// What a helmfile asks for.
+#[derive(Default)]
+pub(super) struct HelmfilePlan {
+    /// Those that are needed first.
+    pub(super) releases: Vec<PlannedRelease>,
+    /// Releases that must not be there, whether or not others that left are pruned.
+    pub(super) unwanted: BTreeSet<Key>,
+    /// Existing releases that it does not have.
+    pub(super) others: Others,
+    /// Functions that drew randomness or the time.
+    pub(super) drawn: Vec<&'static str>,
+    /// What a person has to know of it.
+    pub(super) warnings: Vec<String>,
+    /// What was encrypted in the files of the source, which no status, event or log may show.
+    pub(super) hidden: Vec<Vec<u8>>,
+}
+
+/// The chart of a release.
+#[derive(Clone)]
+pub(super) struct PlannedChart {
+    pub(super) loaded: Arc<LoadedChart>,
+    /// The digest of its files.
+    pub(super) digest: String,
+}
+
+/// A release as a helmfile asks for it.
+pub(super) struct PlannedRelease {
+    pub(super) key: Key,
+    pub(super) needs: Vec<Key>,
+    /// Or why a helmfile may not name where its chart is: then the release fails, and no other.
+    pub(super) chart: Result<PlannedChart, String>,
+    pub(super) values: Map,
+    pub(super) values_digest: String,
+    pub(super) operation: Operation,
+    /// What its hooks apply.
+    pub(super) hooks: Arc<Hooks>,
+    pub(super) skips_schema: bool,
+    /// The number of its helmfile: those before it come first, as helmfile does it.
+    pub(super) helmfile: usize,
+    /// [`file_id`] of its helmfile.
+    pub(super) file: String,
+}
+
+impl HelmfilePlan {
+    /// Whether the chart repository of a release is refused; creating a HelmRepository with its URL allows it.
+    pub(super) fn has_refused_chart(&self) -> bool {
+        self.releases.iter().any(|it| it.chart.is_err())
+    }
+
+    /// Other releases with the namespace and name of one: each has a context of its own.
+    pub(super) fn namesakes<'p>(&'p self, key: &'p Key) -> impl Iterator<Item = &'p Key> {
+        let keys = self.releases.iter().map(|it| &it.key);
+        keys.filter(move |it| it.is_namesake(key))
+    }
+}
+
+/// What a plan costs at most in charts: releases share one if it has the same files.
+const MOST_RELEASES: usize = 2_000;
+
+/// Makes a plan.
+///
+/// # Errors
+/// What is wrong with the helmfile, a chart or values, for a person.
+pub(super) fn plan(
+    inputs: Inputs,
+    reaching: Reaching,
+    decrypting: Option<Decrypting>,
+    stop: &Stop,
+    limit: Arc<TimeLimit>,
+) -> Result<HelmfilePlan, String> {
+    let time = limit.clone();
+    let (planned, hidden) = decryption::during(decrypting, stop, &time, |decrypt| {
+        made(inputs, reaching, decrypt, stop, limit)
+    })?;
+    let secrets = Masking::new(hidden.iter().cloned());
+    let planned = planned.map_err(|text| secrets.mask(&text))?;
+    let warnings = planned.warnings.iter().map(|text| secrets.mask(text)).collect();
+    let unread = planned.others.unread.as_ref().map(|text| secrets.mask(text));
+    let others = Others { unread, ..planned.others };
+    Ok(HelmfilePlan { warnings, others, hidden, ..planned })
+}
+
+fn made(
+    inputs: Inputs,
+    reaching: Reaching,
+    decrypt: Arc<dyn Decrypt>,
+    stop: &Stop,
+    limit: Arc<TimeLimit>,
+) -> Result<HelmfilePlan, String> {
+    let files = Arc::new(Beside::new(inputs.source.clone()));
+    let state = files.put("state", [("values.yaml", inputs.values.as_slice())])?;
+    let (directory, file) = place(&files, &inputs.path)?;
+    let now = jiff::Timestamp::now();
+    let utc = Zone::fixed("UTC", 0);
+    let now = Time::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), utc.clone());
+    let random = Arc::new(windlass_runtime::random::fill);
+    let fetching = Fetching::new(files.clone(), &directory, reaching, limit)?;
+    let helmfile_environment =
+        HelmfileEnvironment::new(files.clone(), inputs.variables, now.clone(), utc, random)
+            .with_stop(stop.clone())
+            .with_fetch(Arc::new(fetching))
+            .with_decrypt(decrypt);
+    let dialect = match inputs.dialect {
+        Dialect::V0 => helmfile::Dialect::V0,
+        Dialect::V1 => helmfile::Dialect::V1,
+    };
+    let mut state_values_files = inputs.values_files;
+    state_values_files.push(format!("{state}/values.yaml"));
+    let environment = inputs.environment;
+    let selectors = inputs.selectors;
+    let settings = Settings {
+        file,
+        environment,
+        selectors,
+        dialect,
+        state_values_files,
+        ..Settings::default()
+    };
+    let helmfile_environment = Arc::new(helmfile_environment);
+    let plan = Plan::load(&helmfile_environment, &directory, &settings)
+        .map_err(|error| error.to_string())?;
+    if plan.lacks_environment() {
+        let environment = &settings.environment;
+        return Err(format!(
+            "no helmfile has the environment `{environment}`: correct spec.environment"
+        ));
+    }
+    let read = plan.identities();
+    let is_partial = plan.is_partial();
+    let mut skipped = SkippedHelmfiles::of(&plan, &settings);
+    let options = Options {
+        purpose: Purpose::Apply,
+        skip_needs: !settings.selectors.is_empty(),
+        ..Options::default()
+    };
+    let helm = HelmTemplateRenderer { served: inputs.served, now, stop: stop.clone() };
+    let all = plan.renderings(&options, &helm).map_err(|error| error.to_string())?;
+    if all.releases.len() > MOST_RELEASES {
+        let number = all.releases.len();
+        return Err(format!(
+            "the helmfile has {number} releases, and a Helmfile may have {MOST_RELEASES}: divide it with \
+             spec.selectors"
+        ));
+    }
+    let within = Within { namespace: &inputs.namespace, contexts: &inputs.contexts };
+    let releases = releases(&all.releases, &within, &files)?;
+    let unwanted = all.unwanted.iter().map(|release| {
+        let UnwantedRelease { name, namespace, kube_context, .. } = release;
+        within.key(kube_context, namespace, name)
+    });
+    let unwanted = unwanted.collect::<Result<BTreeSet<Key>, String>>()?;
+    let drawn = helmfile_environment.drawn();
+    let warnings = all.warnings;
+    let planned = releases.iter().map(|it| &it.key).chain(&unwanted).collect();
+    let read = read.into_iter().map(|it| within.identified(&it)).collect();
+    let mut others = Others::of(&inputs.known, &planned, &read, is_partial, || {
+        // Without selectors all helmfiles are read.
+        let settings = Settings { selectors: Vec::new(), ..settings };
+        let whole = Plan::load(&helmfile_environment, &directory, &settings)
+            .map_err(|error| error.to_string())?;
+        skipped = SkippedHelmfiles::of(&whole, &settings);
+        Ok(whole.identities().iter().map(|it| within.identified(it)).collect())
+    });
+    others.skipped = skipped;
+    Ok(HelmfilePlan { releases, unwanted, others, drawn, warnings, hidden: Vec::new() })
+}
+
+/// Existing releases that are not in a plan.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Others {
+    /// Those that are in the helmfile, and that selectors or a condition leave out: they are neither kept nor uninstalled.
+    pub(super) left_out: BTreeSet<Key>,
+    /// Why it is not known of the rest whether they are in the helmfile: then they are not uninstalled either.
+    pub(super) unread: Option<String>,
+    /// Helmfiles that were skipped: what they have is not known.
+    pub(super) skipped: Option<SkippedHelmfiles>,
+}
+
+/// That helmfiles were skipped because they lack the environment.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct SkippedHelmfiles {
+    /// Which one, and what to do.
+    pub(super) why: String,
+    /// [`file_id`]s of the helmfiles that were read: a release that they do not list is not in them.
+    pub(super) read: BTreeSet<String>,
+}
+
+impl SkippedHelmfiles {
+    fn of(plan: &Plan, settings: &Settings) -> Option<Self> {
+        let file = plan.without_environment()?.trim_start_matches('/');
+        let why = format!(
+            "`{file}` has no environment `{}`, so it is skipped with all below it: define the environment there if its \
+             releases are to stay, else move them out of it and then delete them",
+            settings.environment
+        );
+        Some(Self { why, read: plan.files().map(file_id).collect() })
+    }
+
+    /// Why it is not known whether a release is in the helmfile that a row names.
+    pub(super) fn hides(&self, file: Option<&str>) -> Option<&str> {
+        (!file.is_some_and(|file| self.read.contains(file))).then_some(&self.why)
+    }
+}
+
+/// How rows name the helmfile of a release: so many rows have to fit into a status.
+fn file_id(file: &str) -> String {
+    const MAX_PATH_BYTES: usize = 128;
+    let file = file.trim_start_matches('/');
+    match file.len() <= MAX_PATH_BYTES {
+        true => file.to_owned(),
+        false => format!("sha256:{}", hex::encode(Sha256::digest(file))),
+    }
+}
+
+impl Others {
+    /// Those of the `known` releases, by what was read of the helmfile. If that is a part, `whole` reads all of it.
+    fn of(
+        known: &BTreeSet<Key>,
+        planned: &BTreeSet<&Key>,
+        read: &BTreeSet<Key>,
+        is_partial: bool,
+        whole: impl FnOnce() -> Result<BTreeSet<Key>, String>,
+    ) -> Self {
+        let others = || known.iter().filter(move |key| !planned.contains(key));
+        let within =
+            |read: &BTreeSet<Key>| others().filter(|key| read.contains(*key)).cloned().collect();
+        let (left_out, unread) = match is_partial && others().any(|key| !read.contains(key)) {
+            false => (within(read), None),
+            true => match whole() {
+                Ok(all) => (within(&all), None),
+                Err(error) => (within(read), Some(error)),
+            },
+        };
+        Self { left_out, unread, skipped: None }
+    }
+}
+
+/// The working directory and the helmfile in it; an empty one for the default ones.
+fn place(files: &Beside, path: &str) -> Result<(String, String), String> {
+    let at = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
+    match files.entry(&at) {
+        Some(FileMetadata::Dir) => Ok((format!("/{}", at.as_str()), String::new())),
+        Some(FileMetadata::File { .. }) => {
+            let (directory, file) = at.as_str().rsplit_once('/').unwrap_or(("", at.as_str()));
+            Ok((format!("/{directory}"), file.to_owned()))
+        }
+        None => Err(format!("`{path}` is not in the source: correct spec.path")),
+    }
+}
+
+/// What a spec says of where releases are.
+struct Within<'s> {
+    namespace: &'s str,
+    contexts: &'s BTreeSet<String>,
+}
+
+impl Within<'_> {
+    /// The key of a release.
+    ///
+    /// # Errors
+    /// The spec does not name its context.
+    fn key(&self, context: &str, namespace: &str, name: &str) -> Result<Key, String> {
+        if !context.is_empty() && !self.contexts.contains(context) {
+            return Err(format!("release \"{name}\": {}", undeclared(context)));
+        }
+        Ok(self.named(context, namespace, name))
+    }
+
+    fn named(&self, context: &str, namespace: &str, name: &str) -> Key {
+        let namespace = if namespace.is_empty() { self.namespace } else { namespace };
+        Key { context: context.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// The key of a release, whether or not the spec names its context.
+    fn identified(&self, release: &ReleaseIdentity) -> Key {
+        self.named(&release.kube_context, &release.namespace, &release.name)
+    }
+}
+
+fn releases(
+    all: &[Rendering],
+    within: &Within<'_>,
+    files: &Beside,
+) -> Result<Vec<PlannedRelease>, String> {
+    let key =
+        |release: &Rendering| within.key(&release.kube_context, &release.namespace, &release.name);
+    let ids = all.iter().map(|release| Ok((release.id.as_str(), key(release)?)));
+    let ids = ids.collect::<Result<BTreeMap<&str, Key>, String>>()?;
+    let mut charts: BTreeMap<String, Arc<LoadedChart>> = BTreeMap::new();
+    let mut known: BTreeSet<Key> = BTreeSet::new();
+    let mut releases = Vec::with_capacity(all.len());
+    for release in all {
+        let failed = |error: String| format!("release \"{}\": {error}", release.name);
+        let key = key(release)?;
+        if !known.insert(key.clone()) {
+            return Err(failed(format!("there are two releases {key}: give one another name")));
+        }
+        let chart = match &release.chart {
+            Chart::Refused { why } => Err(why.clone()),
+            Chart::Path(path) => Ok(chart_at(path, files, &mut charts).map_err(failed)?),
+            Chart::Files { place, files } => {
+                Ok(chart_of(place, files.clone(), None, &mut charts).map_err(failed)?)
+            }
+        };
+        let merged = values::merged(&release.values, &release.flags, files);
+        let (values, more) = merged.map_err(failed)?;
+        let values_digest =
+            helm::values::digest(&values).map_err(|error| failed(error.to_string()))?;
+        // Those that selectors leave out are kept by others.
+        let needs = release.needs.iter().filter_map(|id| ids.get(id.as_str()).cloned()).collect();
+        releases.push(PlannedRelease {
+            key,
+            needs,
+            chart,
+            values,
+            values_digest,
+            operation: release.operation.clone(),
+            hooks: Arc::new(Hooks::new(release.hooks.clone())),
+            skips_schema: more.skips_schema,
+            helmfile: release.helmfile,
+            file: file_id(&release.file),
+        });
+    }
+    Ok(releases)
+}
+
+/// The chart in a directory or an archive.
+fn chart_at(
+    path: &str,
+    files: &Beside,
+    known: &mut BTreeMap<String, Arc<LoadedChart>>,
+) -> Result<PlannedChart, String> {
+    let at = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
+    let read = |error: tree::TreeError| format!("{path}: {error}");
+    match files.entry(&at) {
+        Some(FileMetadata::File { .. }) => {
+            let archive = files.read(&at).map_err(read)?;
+            chart_of(path, Vec::new(), Some(&archive), known)
+        }
+        _ => chart_of(path, files.chart(&at).map_err(read)?, None, known),
+    }
+}
+
+/// The chart of these files or of an archive, read once for all that have it.
+fn chart_of(
+    place: &str,
+    parts: Vec<File>,
+    archive: Option<&[u8]>,
+    known: &mut BTreeMap<String, Arc<LoadedChart>>,
+) -> Result<PlannedChart, String> {
+    let mut hash = Sha256::new();
+    for file in &parts {
+        hash.update((file.name.len() as u64).to_le_bytes());
+        hash.update(&file.name);
+        hash.update((file.data.len() as u64).to_le_bytes());
+        hash.update(&file.data);
+    }
+    if let Some(archive) = archive {
+        hash.update(archive);
+    }
+    let digest = format!("sha256:{}", hex::encode(hash.finalize()));
+    if let Some(known) = known.get(&digest) {
+        return Ok(PlannedChart { loaded: known.clone(), digest });
+    }
+    let loaded = match archive {
+        Some(archive) => load::archive_file(place, archive),
+        None => load::folder(place, parts),
+    };
+    let chart = loaded.map_err(|error| error.to_string())?.chart;
+    helm::chart::validate::installable(&chart).map_err(|error| error.to_string())?;
+    let loaded = Arc::new(LoadedChart::of(chart));
+    known.insert(digest.clone(), loaded.clone());
+    Ok(PlannedChart { loaded, digest })
+}
+
+/// Renders charts of which other charts are made.
+struct HelmTemplateRenderer {
+    served: Arc<ServerCapabilities>,
+    now: Time,
+    stop: Stop,
+}
+
+impl Helm for HelmTemplateRenderer {
+    fn template(&self, request: &Template<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let nothing = Beside::new(Arc::default());
+        let includes = request.flags.iter().any(|flag| flag == "--include-crds");
+        let flags: Vec<String> =
+            request.flags.iter().filter(|flag| *flag != "--include-crds").cloned().collect();
+        let (values, more) = values::merged(request.values, &flags, &nothing)?;
+        let loaded = load::folder(request.place, request.files.to_vec());
+        let namespace = flags.iter().position(|flag| flag == "--namespace");
+        let namespace = namespace.and_then(|at| flags.get(at + 1)).cloned().unwrap_or_default();
+        let local = Zone::fixed("UTC", 0);
+        let capabilities = self.served.to_helm();
+        let env = Env {
+            now: self.now.clone(),
+            local,
+            random: Arc::new(windlass_runtime::random::fill),
+            capabilities: Arc::new(capabilities),
+            cluster: None,
+            stop: self.stop.clone(),
+            names: None,
+        };
+        let request = RenderRequest {
+            chart: loaded.map_err(|error| error.to_string())?.chart,
+            values: &values,
+            release: Release {
+                name: request.name.to_owned(),
+                namespace,
+                revision: 1,
+                is_upgrade: false,
+            },
+            mode: Mode::default(),
+            skip_schema: more.skips_schema,
+            sub_notes: false,
+            templates: None,
+            post_render: None,
+        };
+        let rendered = render(request, &env, &mut Vec::new()).map_err(|error| error.to_string())?;
+        let mut written: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        let mut write = |path: &str, content: &[u8]| {
+            written.entry(path.to_owned()).or_default().extend(text([(path, content)]));
+        };
+        if includes {
+            for crd in helm::chart::crds(&rendered.chart) {
+                write(&crd.path, &crd.file.data);
+            }
+        }
+        rendered.manifests.iter().for_each(|it| write(&it.path, it.content.as_bytes()));
+        rendered.hooks.iter().for_each(|it| write(&it.path, it.manifest.as_bytes()));
+        Ok(written.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::key;
+    use super::*;
+
+    #[test]
+    fn a_release_counts_as_removed_only_if_all_of_the_helmfile_was_read() {
+        let keys = |names: &[&str]| names.iter().map(|name| key(name)).collect::<BTreeSet<Key>>();
+        let known = keys(&["a", "b", "c"]);
+        let a = key("a");
+        let others = |is_partial: bool, whole: Result<BTreeSet<Key>, String>| {
+            Others::of(&known, &BTreeSet::from([&a]), &keys(&["a", "b"]), is_partial, || whole)
+        };
+        let left_out = |names: &[&str]| Others { left_out: keys(names), ..Others::default() };
+        assert_eq!(others(false, Err("unasked".to_owned())), left_out(&["b"]));
+        assert_eq!(others(true, Ok(keys(&["a", "b", "c"]))), left_out(&["b", "c"]));
+        assert_eq!(others(true, Ok(keys(&["a", "b"]))), left_out(&["b"]));
+        let unread = Some("no values".to_owned());
+        let unknown = Others { left_out: keys(&["b"]), unread, ..Others::default() };
+        assert_eq!(others(true, Err("no values".to_owned())), unknown);
+    }
+}

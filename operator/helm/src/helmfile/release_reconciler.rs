@@ -1,0 +1,663 @@
+//! Keeping the releases of a plan, many at a time.
+//!
+//! Elsewhere: their order (`order.rs`), those that left (`prune.rs`) or are suspended (`suspended_releases.rs`), one
+//! release (`release_runner`), what is asked of it (`request.rs`), its hooks (`reapply.rs`, `hooks.rs`), what is said
+//! of it (`release_states.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crds::helm::HelmRelease;
+use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState};
+use kube::core::ResourceExt as _;
+use parking_lot::{Mutex, MutexGuard};
+use reconcile::{ObjectKey, Outcome, RemovalPermit, Time, Wake, reason};
+use release::phase::Gates;
+use release::{Origin, ReleaseDesiredState};
+
+use super::clusters::{Id, Places};
+use super::model::Model;
+use super::order::{Order, TurnOutcome, Turns, in_turn};
+use super::plan::{HelmfilePlan, Key, PlannedChart, PlannedRelease};
+use super::reapply::HookDigests;
+use super::release_states::{Book, ReleaseOwner};
+use super::report::{Several, is_under_way};
+use super::suspended_releases::Suspensions;
+use super::validated_spec::Timeouts;
+use super::{Session, helmfile_source, request};
+use crate::helm_release::{self, report, status, validated_spec};
+use crate::release_runner::action_options::ActionOptions;
+use crate::release_runner::postrender::PostRenderers;
+use crate::release_runner::{DesiredRelease, drive};
+use objects::Masking;
+use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::{hold_conditions, lifecycle, window};
+
+/// What is remembered of a release between runs. Its objects are watched as long.
+pub(super) struct ReleaseRunState {
+    pub(super) drive: drive::ReleaseRunnerState,
+    last: Mutex<Option<Last>>,
+    /// Whether hooks before an operation were applied since the release was last as the helmfile says.
+    pub(super) has_begun: AtomicBool,
+    /// The attempt in which hooks were applied on which no operation began.
+    applied: Mutex<Option<String>>,
+    target: Arc<ClusterTarget>,
+    node: ObjectKey,
+}
+
+impl Drop for ReleaseRunState {
+    fn drop(&mut self) {
+        self.target.watcher().forget(&self.node);
+    }
+}
+
+/// How a release was left.
+#[derive(Clone)]
+struct Last {
+    /// [`request::digest`] of what it was kept as.
+    digest: String,
+    generation: Option<i64>,
+    outcome: Outcome,
+}
+
+impl ReleaseRunState {
+    fn last(&self) -> Option<Last> {
+        self.last.lock().clone()
+    }
+
+    fn set_last(&self, last: Option<Last>) {
+        *self.last.lock() = last;
+    }
+
+    /// What the release was left as does not hold any more.
+    pub(super) fn changes(&self) {
+        self.set_last(None);
+    }
+
+    /// Whether an attempt applied hooks on which no operation began.
+    pub(super) fn has_applied(&self, attempt: &str) -> bool {
+        let applied = self.applied.lock();
+        applied.as_deref() == Some(attempt)
+    }
+
+    pub(super) fn set_applied(&self, attempt: &str) {
+        let mut applied = self.applied.lock();
+        *applied = Some(attempt.to_owned());
+    }
+
+    /// Where it is.
+    pub(super) fn target(&self) -> &Arc<ClusterTarget> {
+        &self.target
+    }
+
+    /// The node under which its objects are watched.
+    pub(super) fn node(&self) -> &ObjectKey {
+        &self.node
+    }
+}
+
+/// How far a release came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ReleaseProgress {
+    /// It is as the helmfile says.
+    Kept,
+    /// It has an outcome, and is not yet so.
+    Unfinished(Outcome),
+    /// What it needs is not there.
+    Waits,
+    /// Its own entry in `spec.suspendedReleases` suspends it; it may never have been installed.
+    Suspended {
+        /// Whether it was kept before.
+        is_there: bool,
+    },
+}
+
+impl ReleaseProgress {
+    /// Whether a release is as the helmfile says, or has its own suspension.
+    pub(super) fn is_kept(&self) -> bool {
+        matches!(self, Self::Kept | Self::Suspended { .. })
+    }
+
+    /// Whether those that need the release may go on. One that is suspended is as good as it was when it was suspended.
+    fn is_there(&self) -> bool {
+        matches!(self, Self::Kept | Self::Suspended { is_there: true })
+    }
+}
+
+/// What is wanted of a release.
+#[derive(Clone, Copy)]
+pub(super) enum ReleaseGoal<'p> {
+    /// That it is as a plan says, with its chart.
+    Kept { planned: &'p PlannedRelease, chart: &'p PlannedChart },
+    /// That what is under way on it comes to a place at which nothing is half done.
+    Stopped,
+    /// That it is uninstalled, which was permitted.
+    Removed(RemovalPermit),
+}
+
+/// What keeping all of them came to; nothing where the Helmfile changed meanwhile.
+pub(super) type Outcomes = BTreeMap<Key, ReleaseProgress>;
+
+/// What all releases of a run have in common.
+pub(super) struct HelmfileRun<'r, K: Model> {
+    pub(super) object: &'r Arc<K>,
+    /// What it asks for.
+    pub(super) spec: &'r HelmfileSpec,
+    /// The clusters of releases.
+    pub(super) places: &'r Places,
+    pub(super) timeouts: &'r Timeouts,
+    /// Its releases that `spec.suspendedReleases` suspends.
+    pub(super) suspensions: Suspensions<'r>,
+    pub(super) book: &'r Arc<Book<K>>,
+    pub(super) secrets: &'r Masking,
+    /// The revision of the source; empty where nothing of it is desired.
+    pub(super) revision: &'r str,
+    /// Parts that were woken since the last run.
+    pub(super) woken: BTreeSet<ObjectKey>,
+    pub(super) unreachable_clusters: UnreachableClusters,
+    pub(super) now: Time,
+}
+
+/// Clusters that did not answer in a run, by [`ClusterTarget::place`], with the outcome of the release that found it:
+/// others of the same cluster are not tried in this run.
+#[derive(Default)]
+pub(super) struct UnreachableClusters(Mutex<BTreeMap<String, Outcome>>);
+
+impl UnreachableClusters {
+    fn note(&self, target: &ClusterTarget, outcome: &Outcome) {
+        let mut all = self.0.lock();
+        all.insert(target.place().to_owned(), outcome.clone());
+    }
+
+    /// The outcome of a release at a target that is not tried.
+    pub(super) fn at(&self, target: &ClusterTarget) -> Option<Outcome> {
+        self.0.lock().get(target.place()).cloned()
+    }
+}
+
+impl<K: Model> Session<'_, K> {
+    /// The node of a release, under which its objects are watched.
+    pub(super) fn part(&self, key: &Key) -> ObjectKey {
+        self.node.part(&key.to_string())
+    }
+
+    /// What is remembered of a release at a target; elsewhere nothing of it holds.
+    pub(super) fn remembered(
+        &self,
+        key: &Key,
+        target: &Arc<ClusterTarget>,
+    ) -> Arc<ReleaseRunState> {
+        let mut memory = self.memory();
+        let is_here = |known: &&Arc<ReleaseRunState>| Arc::ptr_eq(&known.target, target);
+        if let Some(known) = memory.releases.get(key).filter(is_here) {
+            return known.clone();
+        }
+        // What was watched before is forgotten first, since it may be the same cluster in another name.
+        drop(memory.releases.remove(key));
+        let new = Arc::new(ReleaseRunState {
+            drive: drive::ReleaseRunnerState::default(),
+            last: Mutex::default(),
+            has_begun: AtomicBool::new(false),
+            applied: Mutex::default(),
+            target: target.clone(),
+            node: self.part(key),
+        });
+        memory.releases.insert(key.clone(), new.clone());
+        new
+    }
+
+    /// Whether an operation on a release is under way, as far as this process knows.
+    fn is_known_under_way(&self, key: &Key) -> bool {
+        let memory = self.memory();
+        memory.releases.get(key).and_then(|it| it.drive.under_way()) == Some(true)
+    }
+
+    /// Nothing is remembered or watched of a release any more.
+    pub(super) fn forget(&self, key: &Key) {
+        self.memory().releases.remove(key);
+    }
+
+    /// Puts the releases of a plan into the status before anything is done for them; those that left come last.
+    pub(super) fn enter(&self, planned: &HelmfilePlan, book: &Book<K>) {
+        let known = book.rows();
+        let mut places: BTreeMap<Key, usize> =
+            known.iter().enumerate().map(|(at, row)| (Key::of(row), at)).collect();
+        let mut known: Vec<Option<ReleaseRow>> = known.into_iter().map(Some).collect();
+        let mut rows = Vec::with_capacity(planned.releases.len());
+        for release in &planned.releases {
+            let of_it = places.remove(&release.key).and_then(|at| known.get_mut(at)?.take());
+            rows.push(planned_row(release, of_it));
+        }
+        rows.extend(known.into_iter().flatten());
+        book.set_rows(rows);
+    }
+
+    /// Keeps all releases of a plan; nothing where the Helmfile changed meanwhile.
+    pub(super) async fn keep(
+        &self,
+        planned: &HelmfilePlan,
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<Outcomes> {
+        let keeping = Keeping { session: self, planned, run, noted: Mutex::default() };
+        let left = in_turn(Order::of_plan(planned), &keeping).await?;
+        // The plan rejected cycles, so nothing is left.
+        left.into_iter().for_each(|release| keeping.note(release, ReleaseProgress::Waits));
+        let noted = keeping.noted.into_inner();
+        Some(noted.outcomes)
+    }
+
+    /// A release has an outcome that no operation gave.
+    pub(super) fn unfinished(
+        &self,
+        run: &HelmfileRun<'_, K>,
+        key: &Key,
+        outcome: Outcome,
+    ) -> ReleaseProgress {
+        run.book.update(key, |row| {
+            row.message = Some(run.secrets.mask(outcome.text()));
+            if !is_under_way(row) {
+                row.state = match outcome {
+                    Outcome::Blocked(..) => ReleaseState::Waiting,
+                    Outcome::Running(..) => ReleaseState::Progressing,
+                    _ => ReleaseState::Failed,
+                };
+            }
+        });
+        ReleaseProgress::Unfinished(outcome)
+    }
+
+    async fn keep_one(
+        &self,
+        planned: &PlannedRelease,
+        all: &HelmfilePlan,
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<ReleaseProgress> {
+        let key = &planned.key;
+        let node = self.part(&planned.key);
+        let target = match run.places.of(key) {
+            Ok(target) => target,
+            Err(outcome) => return Some(self.unfinished(run, key, outcome)),
+        };
+        let spec = request::spec(run.spec, key, &planned.operation, run.timeouts);
+        let remembered = self.remembered(key, target);
+        let chart = match (&planned.chart, run.suspensions.of(key)) {
+            (Ok(chart), _) => chart,
+            (Err(_), Some(entry)) => {
+                return self.suspend_one(key, spec, entry, &remembered, run).await;
+            }
+            (Err(why), None) => return Some(self.unfinished(run, key, refused_chart(why))),
+        };
+        let digest = request::digest(planned, chart, &spec, target.place());
+        let row = run.book.row(key);
+        let as_before = remembered.last().filter(|last| {
+            last.digest == digest
+                && last.generation == run.object.meta().generation
+                && !hold_conditions::is_asked(&**run.object)
+                && !run.woken.contains(&node)
+        });
+        let uid = run.object.uid().unwrap_or_default();
+        let release = (key.name.as_str(), key.namespace.as_str(), key.context.as_str());
+        let namespace = &self.node.namespace;
+        // An answered lifecycle event does not change the objects that are awaited.
+        let is_asking =
+            !lifecycle::events_of(&self.context, namespace, &uid, Some(release)).is_empty();
+        let as_before = as_before.filter(|_| !is_asking);
+        if let Some(progress) = as_before.and_then(|last| self.unchanged(&last, target, &node, run))
+        {
+            return Some(progress);
+        }
+        if let Some(entry) = run.suspensions.of(key) {
+            return self.suspend_one(key, spec, entry, &remembered, run).await;
+        }
+        if let Some(outcome) = run.unreachable_clusters.at(target) {
+            return Some(self.unfinished(run, key, outcome));
+        }
+        let asked = ReleaseGoal::Kept { planned, chart };
+        let made = self.desired_release(run, key, spec, asked, row.as_ref());
+        let (desired_release, made) = match made {
+            Ok(made) => made,
+            Err(outcome) => return Some(self.unfinished(run, key, outcome)),
+        };
+        let owner = ReleaseOwner {
+            namesakes: all.namesakes(key).cloned().collect(),
+            hooks: planned.hooks.clone(),
+            timeout: planned.operation.timeout.map_or(run.timeouts.timeout, Duration::from_secs),
+            ..self.owner(run, key, made)
+        };
+        let owner = Arc::new(owner);
+        let mut outcome = self.drive(run, &owner, &desired_release, &remembered).await?;
+        let known = row.and_then(|row| row.digest);
+        if outcome.is_settled() {
+            let again = HookDigests { digest: &digest, known: known.as_deref() };
+            if let Err(held) =
+                self.reapply(&owner, &desired_release, &remembered, again, run).await?
+            {
+                self.unfinished(run, key, held.clone());
+                outcome = held;
+            }
+        }
+        let settled = outcome.is_settled();
+        let version = &chart.loaded.chart.metadata;
+        let chart = format!("{}-{}", version.name, version.version);
+        run.book.update(key, |row| {
+            if settled {
+                row.digest = Some(digest.clone());
+                row.chart = Some(chart);
+            }
+        });
+        if settled && let Err(outcome) = self.end_reapplied(key, run).await {
+            return Some(self.unfinished(run, key, outcome));
+        }
+        let generation = run.object.meta().generation;
+        remembered.set_last(Some(Last { digest, generation, outcome: outcome.clone() }));
+        Some(if settled { ReleaseProgress::Kept } else { ReleaseProgress::Unfinished(outcome) })
+    }
+
+    /// How a release was left, if nothing can have changed since.
+    fn unchanged(
+        &self,
+        last: &Last,
+        target: &ClusterTarget,
+        node: &ObjectKey,
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<ReleaseProgress> {
+        match &last.outcome {
+            Outcome::Settled(..) => target.watcher().is_calm(node).then_some(ReleaseProgress::Kept),
+            Outcome::Stalled(..) => Some(ReleaseProgress::Unfinished(last.outcome.clone())),
+            // Windows open without a change of the desired state.
+            Outcome::Blocked(why, ..) if *why == reconcile::reason::WINDOW_CLOSED => {
+                let is_closed = self.is_closed(run.object);
+                is_closed.then(|| ReleaseProgress::Unfinished(last.outcome.clone()))
+            }
+            outcome => {
+                let due = outcome.wake().and_then(Wake::earliest).is_none_or(|at| at <= run.now);
+                (!due).then(|| ReleaseProgress::Unfinished(outcome.clone()))
+            }
+        }
+    }
+
+    /// The desired state of a release.
+    pub(super) fn desired_release(
+        &self,
+        run: &HelmfileRun<'_, K>,
+        key: &Key,
+        spec: crds::helm::HelmReleaseSpec,
+        asked: ReleaseGoal<'_>,
+        row: Option<&ReleaseRow>,
+    ) -> Result<(Arc<DesiredRelease>, HelmRelease), Outcome> {
+        let (planned, permit) = match asked {
+            ReleaseGoal::Kept { planned, chart } => (Some((planned, chart)), None),
+            ReleaseGoal::Stopped => (None, None),
+            ReleaseGoal::Removed(permit) => (None, Some(permit)),
+        };
+        let is_suspended = matches!(asked, ReleaseGoal::Stopped);
+        let object = request::as_helm_release(&**run.object, key, spec, row, permit);
+        let (timeouts, ignore) = request::checked(&object)?;
+        let settings = &self.context.settings;
+        let parts = match planned {
+            Some((planned, chart)) => request::parts(planned, chart),
+            None => helm_release::released_parts(&status::read(&object), is_suspended),
+        };
+        let mut desired =
+            validated_spec::desired(&object, parts, &timeouts, is_suspended, settings);
+        if self.is_verified_only() {
+            desired.requests.keep_known(&status::read(&object));
+        }
+        let source =
+            helmfile_source::source(&**run.object).map(|it| it.to_string()).unwrap_or_default();
+        let origin = Origin { source, revision: run.revision.to_owned(), ..desired.origin.clone() };
+        let options = ActionOptions::of(&object.spec, settings);
+        let options = match planned {
+            Some((planned, _)) => options.skipping_schema(planned.skips_schema),
+            None => options,
+        };
+        let post = PostRenderers::of(&[], None, BTreeMap::new(), options.post_render);
+        let desired_release = DesiredRelease {
+            desired: ReleaseDesiredState {
+                gates: Gates {
+                    removal: permit.map(RemovalPermit::cause).unwrap_or_default(),
+                    ..self.gates(run.object)
+                },
+                lifecycles: lifecycle::holding(&self.context, &**run.object),
+                origin,
+                kube_context: key.context.clone(),
+                ..desired
+            },
+            options,
+            values: planned.map(|(planned, _)| planned.values.clone()).unwrap_or_default(),
+            chart: planned.map(|(_, chart)| chart.loaded.clone()),
+            post: Arc::new(post),
+            expressions: self.expressions.clone(),
+            ignore,
+            secrets: run.secrets.clone(),
+        };
+        Ok((Arc::new(desired_release), object))
+    }
+
+    /// A Helmfile as the owner of a release without hooks, for which this asks.
+    pub(super) fn owner(
+        &self,
+        run: &HelmfileRun<'_, K>,
+        key: &Key,
+        asks: HelmRelease,
+    ) -> ReleaseOwner<K> {
+        ReleaseOwner {
+            book: run.book.clone(),
+            key: key.clone(),
+            release: Mutex::new(Arc::new(asks)),
+            namesakes: Vec::new(),
+            hooks: Arc::default(),
+            timeout: run.timeouts.timeout,
+            secrets: run.secrets.clone(),
+            has_begun: AtomicBool::new(false),
+        }
+    }
+
+    /// Does for a release what the release runner says until it has an outcome, and writes down how it is; nothing
+    /// where the Helmfile changed meanwhile.
+    pub(super) async fn drive(
+        &self,
+        run: &HelmfileRun<'_, K>,
+        owner: &Arc<ReleaseOwner<K>>,
+        desired_release: &Arc<DesiredRelease>,
+        remembered: &ReleaseRunState,
+    ) -> Option<Outcome> {
+        let key = &owner.key;
+        let ReleaseRunState { target, node, drive: memory, .. } = remembered;
+        let driven =
+            drive::drive(&self.context, target, node, owner, desired_release, memory).await;
+        remembered.has_begun.fetch_or(owner.has_begun.load(Ordering::Relaxed), Ordering::Relaxed);
+        let driven = driven?;
+        if driven.is_unanswered {
+            run.unreachable_clusters.note(&remembered.target, &driven.outcome);
+        }
+        let object = owner.release();
+        let said = report::report(
+            &object,
+            &report::HelmReleaseRun {
+                outcome: &driven.outcome,
+                desired: Some(&desired_release.desired),
+                helm_chart: None,
+                running: driven.running.as_deref(),
+                now: jiff::Timestamp::now(),
+            },
+        );
+        let known = status::read(&object);
+        let revision = request::latest_version(&known);
+        run.book.update(key, |row| {
+            row.status = request::kept(&said.after);
+            row.revision = revision;
+            let text = Some(desired_release.masked(&outcome_text(&driven.outcome)));
+            (row.state, row.message) = match &driven.outcome {
+                Outcome::Blocked(..) => (ReleaseState::Waiting, text),
+                _ if desired_release.desired.deleted => (ReleaseState::Uninstalling, text),
+                Outcome::Settled(..) => (ReleaseState::Ready, None),
+                Outcome::Running(..) => (ReleaseState::Progressing, text),
+                Outcome::Failed(..) | Outcome::Stalled(..) => (ReleaseState::Failed, text),
+            };
+        });
+        Some(driven.outcome)
+    }
+
+    /// Whether the windows of the object are closed now.
+    pub(super) fn is_closed(&self, object: &K) -> bool {
+        self.gates(object).closes.is_some_and(|at| at <= jiff::Timestamp::now())
+    }
+
+    /// What holds releases at their phases: windows.
+    pub(super) fn gates(&self, object: &K) -> Gates {
+        Gates { closes: window::closes(object, self.began), ..Gates::default() }
+    }
+}
+
+/// The outcome of a release whose chart the helmfile may not name.
+fn refused_chart(why: &str) -> Outcome {
+    Outcome::Failed(reason::ARTIFACT_FAILED, why.to_owned(), Wake::default())
+}
+
+/// The row of a release that is planned, with what is known of it.
+fn planned_row(release: &PlannedRelease, known: Option<ReleaseRow>) -> ReleaseRow {
+    let new = || ReleaseRow {
+        kube_context: release.key.context.clone(),
+        name: release.key.name.clone(),
+        namespace: release.key.namespace.clone(),
+        ..ReleaseRow::default()
+    };
+    let mut row = known.unwrap_or_else(new);
+    row.needs = release.needs.iter().map(Key::to_string).collect();
+    row.helmfile = Some(release.file.clone()).filter(|it| !it.is_empty());
+    // It is in the helmfile again: what was begun comes to its end, and then it is installed.
+    row.state = match row.state {
+        ReleaseState::Uninstalling => ReleaseState::Progressing,
+        ReleaseState::LeftOut => ReleaseState::Pending,
+        state => state,
+    };
+    row
+}
+
+/// How an outcome is shown in a row.
+fn outcome_text(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Blocked(why, what, _) if *why == reconcile::reason::WINDOW_CLOSED => {
+            format!("{what} waits until a window opens")
+        }
+        outcome => outcome.text().to_owned(),
+    }
+}
+
+/// The releases of a plan while they have their turns.
+struct Keeping<'k, K: Model> {
+    session: &'k Session<'k, K>,
+    planned: &'k HelmfilePlan,
+    run: &'k HelmfileRun<'k, K>,
+    noted: Mutex<PassNotes>,
+}
+
+/// How far releases came.
+#[derive(Default)]
+struct PassNotes {
+    outcomes: Outcomes,
+    /// Those that are not there, by their helmfile: all releases of later ones wait for them.
+    absent: BTreeMap<usize, Several>,
+}
+
+impl PassNotes {
+    fn note(&mut self, release: &PlannedRelease, progress: ReleaseProgress) {
+        if !progress.is_there() {
+            self.absent.entry(release.helmfile).or_default().push(&release.key);
+        }
+        self.outcomes.insert(release.key.clone(), progress);
+    }
+
+    /// What a release waits for that is not there.
+    fn missing(&self, release: &PlannedRelease) -> Several {
+        let mut missing = Several::default();
+        let is_there = |need: &Key| self.outcomes.get(need).is_none_or(ReleaseProgress::is_there);
+        let needs = release.needs.iter().filter(|need| !is_there(need));
+        needs.for_each(|need| missing.push(need));
+        let before = self.absent.range(..release.helmfile);
+        before.for_each(|(_, absent)| missing.extend(absent));
+        missing
+    }
+}
+
+impl<K: Model> Keeping<'_, K> {
+    fn noted(&self) -> MutexGuard<'_, PassNotes> {
+        self.noted.lock()
+    }
+
+    fn note(&self, release: usize, progress: ReleaseProgress) {
+        self.noted().note(&self.planned.releases[release], progress);
+    }
+}
+
+impl<K: Model> Turns for Keeping<'_, K> {
+    fn place(&self, release: usize) -> Id<'_> {
+        self.run.places.id(&self.planned.releases[release].key)
+    }
+
+    fn is_due(&self, release: usize) -> bool {
+        let key = &self.planned.releases[release].key;
+        let missing = self.noted().missing(&self.planned.releases[release]);
+        if missing.is_empty() || self.session.is_known_under_way(key) {
+            return true;
+        }
+        self.run.book.update(key, |row| {
+            row.state = ReleaseState::Waiting;
+            row.message = Some(format!("waiting for {missing}"));
+        });
+        self.note(release, ReleaseProgress::Waits);
+        false
+    }
+
+    async fn turn(&self, release: usize) -> TurnOutcome {
+        let planned = &self.planned.releases[release];
+        match self.session.keep_one(planned, self.planned, self.run).await {
+            Some(progress) => {
+                self.note(release, progress);
+                TurnOutcome::On
+            }
+            None => TurnOutcome::Overtaken,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::release;
+    use super::*;
+
+    #[test]
+    fn few_of_many_releases_that_are_not_there_are_named() {
+        let mut noted = PassNotes::default();
+        for at in 0..600 {
+            let outcome = Outcome::Failed(
+                reconcile::reason::RECONCILIATION_FAILED,
+                String::new(),
+                Wake::default(),
+            );
+            noted.note(&release(&format!("a{at}"), 0, &[]), ReleaseProgress::Unfinished(outcome));
+        }
+        noted.note(&release("b", 1, &[]), ReleaseProgress::Kept);
+        noted.note(&release("c", 2, &[]), ReleaseProgress::Waits);
+        let missing =
+            |helmfile, needs: &[&str]| noted.missing(&release("web", helmfile, needs)).to_string();
+        assert_eq!(missing(1, &["b"]), "n/a0, n/a1, n/a2 and 597 more");
+        assert_eq!(missing(2, &["c", "b"]), "n/c, n/a0, n/a1 and 598 more");
+        assert_eq!(missing(0, &["b", "d"]), "");
+    }
+
+    #[test]
+    fn a_release_that_is_in_the_helmfile_again_is_not_uninstalling_any_more() {
+        let state = |state| {
+            let row = ReleaseRow { state, ..ReleaseRow::default() };
+            planned_row(&release("web", 0, &[]), Some(row)).state
+        };
+        assert_eq!(state(ReleaseState::Uninstalling), ReleaseState::Progressing);
+        assert_eq!(state(ReleaseState::LeftOut), ReleaseState::Pending);
+        assert_eq!(state(ReleaseState::Ready), ReleaseState::Ready);
+        assert_eq!(planned_row(&release("web", 0, &["db"]), None).needs, ["n/db"]);
+    }
+}

@@ -1,0 +1,394 @@
+//! The rows of a Helmfile's status while its releases are kept, and a Helmfile as the owner of one of them.
+//!
+//! Many releases are reconciled at a time, and one write carries the changes and the events of all of them.
+//! Elsewhere: the release runner (`release_runner`), what a run says of the whole (`report.rs`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crds::ResourceInventory;
+use crds::helm::HelmRelease;
+use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
+use helmfile::When;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::ResourceExt as _;
+use objects::Masking;
+use parking_lot::{Mutex, MutexGuard};
+use reconcile::{ObjectKey, Outcome, Wake};
+use release::status::{self as words, ReleaseStatus, Report};
+use release::{Journal, Record, ReleaseDesiredState};
+
+use super::hooks::{HookApplyOutcome, Hooks};
+use super::model::{self, Model};
+use super::plan::Key;
+use super::request;
+use super::status_limits::fitted;
+use crate::helm_release::{report, status};
+use crate::release_runner::{self, Owner};
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::Event;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::{REQUESTED_AT, node_of};
+use windlass_runtime::object_watcher::Ownership;
+use windlass_runtime::permit::RunPermit;
+use windlass_runtime::record::{Latest, status_of};
+use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::{hold, hold_conditions};
+
+/// When a status is written again that could not be written.
+const STATUS_RETRY_DELAY: Duration = Duration::from_secs(2);
+
+/// How often progress is written in one run: the write takes the rows of all releases, however many there are.
+const PROGRESS_WRITE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The status rows of a Helmfile during a run, which combines the changes of many releases in one status write.
+pub(super) struct Book<K: Model> {
+    pub(super) context: Arc<Context>,
+    latest: Arc<Latest<K>>,
+    /// The request that the run has seen.
+    pub(super) requested: Option<String>,
+    pages: Mutex<Pages<K>>,
+    /// One write at a time; a caller that waited for it finds its own change written, too.
+    writing: tokio::sync::Mutex<()>,
+}
+
+struct Pages<K> {
+    /// The Helmfile as our last write left it.
+    object: Arc<K>,
+    rows: Vec<ReleaseRow>,
+    /// The events to announce once the rows are written.
+    events: Vec<Event>,
+    /// Counts changes, and which of them are written.
+    changed: u64,
+    written: u64,
+    /// When this run wrote last.
+    written_at: Option<Instant>,
+}
+
+impl<K: Model> Book<K> {
+    pub(super) fn new(context: Arc<Context>, latest: Arc<Latest<K>>, object: Arc<K>) -> Self {
+        let rows = status_of(&*object).releases;
+        let requested = object.annotations().get(REQUESTED_AT).cloned();
+        let pages =
+            Pages { object, rows, events: Vec::new(), changed: 0, written: 0, written_at: None };
+        let pages = Mutex::new(pages);
+        let writing = tokio::sync::Mutex::default();
+        Self { context, latest, requested, pages, writing }
+    }
+
+    fn pages(&self) -> MutexGuard<'_, Pages<K>> {
+        self.pages.lock()
+    }
+
+    /// The Helmfile as our last write left it.
+    pub(super) fn object(&self) -> Arc<K> {
+        self.pages().object.clone()
+    }
+
+    /// All rows, in their order.
+    pub(super) fn rows(&self) -> Vec<ReleaseRow> {
+        self.pages().rows.clone()
+    }
+
+    /// The events to announce at the end of the run.
+    pub(super) fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.pages().events)
+    }
+
+    pub(super) fn row(&self, key: &Key) -> Option<ReleaseRow> {
+        self.pages().rows.iter().find(|row| key.is_of(row)).cloned()
+    }
+
+    /// Replaces all rows.
+    pub(super) fn set_rows(&self, rows: Vec<ReleaseRow>) {
+        let mut pages = self.pages();
+        if pages.rows != rows {
+            pages.rows = rows;
+            pages.changed += 1;
+        }
+    }
+
+    /// Changes a row that is there.
+    pub(super) fn update(&self, key: &Key, change: impl FnOnce(&mut ReleaseRow)) {
+        let mut pages = self.pages();
+        let Some(row) = pages.rows.iter_mut().find(|row| key.is_of(row)) else { return };
+        let before = row.clone();
+        change(row);
+        if *row != before {
+            pages.changed += 1;
+        }
+    }
+
+    pub(super) fn remove(&self, key: &Key) {
+        let mut pages = self.pages();
+        pages.rows.retain(|row| !key.is_of(row));
+        pages.changed += 1;
+    }
+
+    /// Queues an event for the next write.
+    pub(super) fn tell(&self, event: Event) {
+        self.pages().events.push(event);
+    }
+
+    /// Writes how releases progress, unless a write was made a moment ago: then with what follows, or at the end of the
+    /// run at the latest.
+    async fn flush_progress(&self) -> Result<(), Outcome> {
+        let is_recent =
+            self.pages().written_at.is_some_and(|at| at.elapsed() < PROGRESS_WRITE_INTERVAL);
+        if is_recent { Ok(()) } else { self.flush().await }
+    }
+
+    /// Writes the rows as they are by now, unless that was done since this was asked.
+    ///
+    /// # Errors
+    /// The API server's refusal, and that the Helmfile is gone.
+    pub(super) async fn flush(&self) -> Result<(), Outcome> {
+        let wanted = self.pages().changed;
+        let _writing = self.writing.lock().await;
+        let (object, rows, events, changed) = {
+            let mut pages = self.pages();
+            if pages.written >= wanted && pages.events.is_empty() {
+                return Ok(());
+            }
+            let events = std::mem::take(&mut pages.events);
+            (pages.object.clone(), pages.rows.clone(), events, pages.changed)
+        };
+        let before = status_of(&*object);
+        let after = HelmfileStatus { releases: fitted(rows), ..before.clone() };
+        let written = self.latest.write_status(&self.context, &object, &before, &after).await;
+        let failed = |error: ClusterError| {
+            let soon = jiff::Timestamp::now()
+                .saturating_add(STATUS_RETRY_DELAY)
+                .unwrap_or(reconcile::Time::MAX);
+            Outcome::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(soon))
+        };
+        match written.map_err(failed)? {
+            Some(object) => {
+                let mut pages = self.pages();
+                pages.object = object;
+                pages.written = changed;
+                pages.written_at = Some(Instant::now());
+            }
+            // It is gone for good, so nothing may be done in its name any more.
+            None => {
+                let text = "the Helmfile was deleted".to_owned();
+                return Err(Outcome::Stalled(words::RECONCILE_ERROR, text));
+            }
+        }
+        for event in events {
+            self.announce(event);
+        }
+        Ok(())
+    }
+
+    /// Logs and announces an event at once.
+    pub(super) fn announce(&self, event: Event) {
+        let object = self.object();
+        let name = object.name_any();
+        let namespace = object.namespace().unwrap_or_default();
+        tracing::info!(
+            controller_kind = "Helmfile",
+            name,
+            namespace,
+            reason = event.reason,
+            "{}",
+            event.message
+        );
+        self.context.events.announce(&*object, K::CONTROLLER, event);
+    }
+}
+
+/// The event of a release as an event of its Helmfile: its metadata keys have the prefix of the group.
+fn event<K: Model>(of: &words::Event) -> Event {
+    let group = model::group::<K>();
+    let event = report::event(of);
+    let fact = |(key, value): (String, String)| {
+        let name = key.rsplit('/').next().unwrap_or_default();
+        (format!("{group}/{name}"), value)
+    };
+    Event { metadata: event.metadata.into_iter().map(fact).collect(), ..event }
+}
+
+/// An event of a release with its `kubeContext`, which its name lacks.
+fn placed<K: Model>(mut event: Event, context: &str) -> Event {
+    if !context.is_empty() {
+        event.message = format!("kubeContext {context}: {}", event.message);
+        event.metadata.insert(format!("{}/kubeContext", model::group::<K>()), context.to_owned());
+    }
+    event
+}
+
+/// A Helmfile as the owner of one of its releases.
+pub(super) struct ReleaseOwner<K: Model> {
+    pub(super) book: Arc<Book<K>>,
+    pub(super) key: Key,
+    /// The HelmRelease that stands for the release, with its status as known by now.
+    pub(super) release: Mutex<Arc<HelmRelease>>,
+    /// Other releases of the plan with its namespace and name.
+    pub(super) namesakes: Vec<Key>,
+    /// What its hooks apply.
+    pub(super) hooks: Arc<Hooks>,
+    /// How long the manifests of a hook may take.
+    pub(super) timeout: Duration,
+    /// What came from Secrets, which no status, event or log may show.
+    pub(super) secrets: Masking,
+    /// Whether the hooks before an operation were applied.
+    pub(super) has_begun: AtomicBool,
+}
+
+impl<K: Model> ReleaseOwner<K> {
+    /// Which other release of the plan has the release of a record, by the journal beside it or by its history: contexts of
+    /// several names may be one cluster.
+    fn namesake_of(&self, journal: Option<&Journal>, last: &Record) -> Option<&Key> {
+        let by_journal =
+            |it: &&Key| journal.is_some_and(|journal| journal.kube_context == it.context);
+        let by_history = |it: &&Key| {
+            let row = self.book.row(it);
+            row.is_some_and(|row| {
+                release_runner::release_conflict::has(&row.status.history, false, last)
+            })
+        };
+        let all = &self.namesakes;
+        all.iter().find(by_journal).or_else(|| all.iter().find(by_history))
+    }
+
+    /// The HelmRelease that stands for the release, with its status as known by now.
+    pub(super) fn release(&self) -> Arc<HelmRelease> {
+        self.release.lock().clone()
+    }
+}
+
+impl<K: Model> Owner for ReleaseOwner<K> {
+    const KIND: &'static str = "Helmfile";
+    const OWNERSHIP: Ownership = K::OWNERSHIP;
+
+    fn labels(&self) -> Vec<(&'static str, String)> {
+        let object = self.book.object();
+        vec![
+            (K::OWNERSHIP.name, object.name_any()),
+            (K::OWNERSHIP.namespace, object.namespace().unwrap_or_default()),
+        ]
+    }
+
+    fn status(&self) -> ReleaseStatus {
+        status::read(&self.release())
+    }
+
+    async fn tell(
+        &self,
+        release_report: &Report,
+        inventory: Option<ResourceInventory>,
+        desired: &ReleaseDesiredState,
+    ) -> Result<(), Outcome> {
+        let release = self.release();
+        let now = jiff::Timestamp::now();
+        let (_, after) = report::progress(&release, release_report, inventory, desired, now)?;
+        let kept = request::kept(&after);
+        let release = HelmRelease { status: Some(after), ..HelmRelease::clone(&release) };
+        *self.release.lock() = Arc::new(release);
+        let progress = release_report.progress.as_ref().map(|progress| progress.text.clone());
+        self.book.update(&self.key, |row| {
+            row.status = kept;
+            if let Some(text) = progress {
+                row.message = Some(text);
+                row.state = match desired.deleted {
+                    true => ReleaseState::Uninstalling,
+                    false => ReleaseState::Progressing,
+                };
+            }
+        });
+        release_report.events.iter().for_each(|release_event| {
+            self.book.tell(placed::<K>(event::<K>(release_event), &self.key.context));
+        });
+        // How an operation ended is mostly all that there is to say, so it goes into the write of the run's end; the
+        // journal has it until then.
+        if release_report.ended.is_some() { Ok(()) } else { self.book.flush_progress().await }
+    }
+
+    async fn settle(&self) -> Result<(), Outcome> {
+        self.book.flush_progress().await
+    }
+
+    fn is_overtaken(&self, desired: &ReleaseDesiredState) -> bool {
+        let object = self.book.object();
+        let namespace = object.namespace().unwrap_or_default();
+        let name = object.name_any();
+        let Some(now) = self.book.context.seen::<K>(&namespace, &name) else {
+            return false;
+        };
+        let is_deleted = now.meta().deletion_timestamp.is_some();
+        let is_suspended = hold::is_suspended(&*now, jiff::Timestamp::now());
+        let is_newer = now.meta().generation.unwrap_or_default() > desired.generation;
+        now.uid().unwrap_or_default() == desired.owner
+            && (is_newer
+                || (is_deleted && object.meta().deletion_timestamp.is_none())
+                || (is_suspended && !desired.suspended && !desired.deleted))
+    }
+
+    fn is_asked(&self) -> bool {
+        hold_conditions::is_asked(&*self.book.object())
+    }
+
+    fn rival(
+        &self,
+        journal: Option<&Journal>,
+        last: &Record,
+    ) -> Option<(Option<ObjectKey>, String)> {
+        let object = self.book.object();
+        let uid = journal.map(|journal| journal.owner.as_str());
+        let is_own = uid.is_some_and(|uid| object.uid().as_deref() == Some(uid));
+        if (uid.is_none() || is_own)
+            && let Some(other) = self.namesake_of(journal, last)
+        {
+            let text = format!(
+                "releases {other} and {} are one, because both contexts name one cluster: remove one of them from the \
+                 helmfile",
+                self.key
+            );
+            return Some((None, text));
+        }
+        if is_own {
+            // Its context was renamed: what left the helmfile is taken over.
+            return None;
+        }
+        let node = release_runner::release_conflict::holder(
+            &self.book.context,
+            &node_of(&*object),
+            uid,
+            last,
+        )?;
+        let text = format!(
+            "release {} belongs to {} {}; give it another name or namespace in the helmfile, or remove it there",
+            last.full_name(),
+            node.kind,
+            node.namespaced_name()
+        );
+        Some((Some(node), text))
+    }
+
+    async fn before(
+        &self,
+        target: &ClusterTarget,
+        permit: &RunPermit,
+        desired: &ReleaseDesiredState,
+    ) -> Result<Option<String>, Outcome> {
+        Ok(match self.apply_hooks(&[When::Before], target, permit, desired, &[]).await? {
+            HookApplyOutcome::Refused(text) => Some(text),
+            // The executor checks itself whether the run was overtaken.
+            HookApplyOutcome::Overtaken => None,
+            HookApplyOutcome::Applied => {
+                self.has_begun.store(true, Ordering::Relaxed);
+                None
+            }
+        })
+    }
+
+    fn reference(&self) -> Option<OwnerReference> {
+        self.book.object().owner_ref(&())
+    }
+
+    fn announce(&self, event: Event) {
+        self.book.announce(placed::<K>(event, &self.key.context));
+    }
+}

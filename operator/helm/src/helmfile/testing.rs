@@ -1,0 +1,38 @@
+//! Releases of plans for tests.
+
+use std::sync::Arc;
+
+use golang::value::{Map, Type};
+use helm::chart::Chart;
+
+use super::plan::{HelmfilePlan, Key, PlannedChart, PlannedRelease};
+use crate::release_runner::chart::LoadedChart;
+
+/// The key of a release in the cluster of the spec.
+pub(super) fn key(name: &str) -> Key {
+    Key { context: String::new(), namespace: "n".to_owned(), name: name.to_owned() }
+}
+
+/// A release of a helmfile with a number.
+pub(super) fn release(name: &str, helmfile: usize, needs: &[&str]) -> PlannedRelease {
+    PlannedRelease {
+        key: key(name),
+        needs: needs.iter().map(|need| key(need)).collect(),
+        chart: Ok(PlannedChart {
+            loaded: Arc::new(LoadedChart::of(Chart::default())),
+            digest: String::new(),
+        }),
+        values: Map::new(Type::Any, []),
+        values_digest: String::new(),
+        operation: helmfile::Operation::default(),
+        hooks: Arc::default(),
+        skips_schema: false,
+        helmfile,
+        file: String::new(),
+    }
+}
+
+/// A plan of releases and nothing else.
+pub(super) fn planned(releases: Vec<PlannedRelease>) -> HelmfilePlan {
+    HelmfilePlan { releases, ..HelmfilePlan::default() }
+}

@@ -1,0 +1,202 @@
+//! What a Helmfile asks for, checked and with its defaults.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::ConfigKind;
+use crds::helm::{HelmRelease, HelmReleaseSpec};
+use crds::helmfile::HelmfileSpec;
+use crds::kustomize::DeletionPolicy;
+use kube::core::ResourceExt as _;
+use objects::Masking;
+use reconcile::{Outcome, Reason, SHORTEST_INTERVAL, Wake, reason};
+
+use super::clusters::Contexts;
+use super::model::Model;
+use super::plan::HelmfilePlan;
+use super::{clusters, decryption, helmfile_source};
+use crate::helm_release::values::{self, Values};
+use windlass_runtime::build::decryption::Decryption;
+use windlass_runtime::context::Context;
+use windlass_runtime::ignore_rules::ignored;
+use windlass_runtime::reference::References;
+use windlass_runtime::target::TargetSpec;
+use windlass_runtime::unsupported::unsupported_text;
+
+/// What `envFrom` names cannot be read.
+const ENVIRONMENT_ERROR: Reason = Reason::new("EnvironmentError");
+
+/// How long an operation may take if no field gives its timeout.
+const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The longest that what failed waits for its next attempt unless the spec says so.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
+
+/// The durations of a spec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    pub(super) interval: Duration,
+    pub(super) retry: Duration,
+    pub(super) timeout: Duration,
+}
+
+/// Fields that were given and have no support.
+pub(super) fn unsupported(spec: &HelmfileSpec) -> Vec<&'static str> {
+    let account = spec.decryption.as_ref().and_then(|it| it.service_account_name.as_ref());
+    account.map(|_| "spec.decryption.serviceAccountName").into_iter().collect()
+}
+
+/// Checks what can be checked without the cluster.
+pub(super) fn check(spec: &HelmfileSpec) -> Result<Timeouts, Outcome> {
+    let read = |field: &str, given: Option<&crds::GoDuration>, default: Duration| {
+        let Some(text) = given else { return Ok(default) };
+        reconcile::parse_duration(text.as_str()).map_err(|error| {
+            Outcome::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
+        })
+    };
+    let fields = unsupported(spec);
+    if !fields.is_empty() {
+        return Err(Outcome::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
+    }
+    helmfile_source::check(spec)?;
+    clusters::check(spec)?;
+    let interval = read("spec.interval", Some(&spec.interval), MAX_RETRY_DELAY)?;
+    let retry = interval.clamp(SHORTEST_INTERVAL, MAX_RETRY_DELAY);
+    let rules = spec.drift_detection.as_ref().map_or(&[][..], |drift| &drift.ignore);
+    ignored("spec.driftDetection.ignore", rules)?;
+    Ok(Timeouts {
+        interval,
+        retry: read("spec.retryInterval", spec.retry_interval.as_ref(), retry)?
+            .max(SHORTEST_INTERVAL),
+        timeout: read("spec.timeout", spec.timeout.as_ref(), DEFAULT_OPERATION_TIMEOUT)?,
+    })
+}
+
+impl Timeouts {
+    /// For a Helmfile that goes and whose spec cannot be read.
+    pub(super) fn for_finalize() -> Self {
+        Self {
+            interval: MAX_RETRY_DELAY,
+            retry: SHORTEST_INTERVAL,
+            timeout: DEFAULT_OPERATION_TIMEOUT,
+        }
+    }
+}
+
+/// Whether releases go with their Helmfile.
+pub(super) fn uninstalls(spec: &HelmfileSpec) -> bool {
+    match spec.deletion_policy.unwrap_or_default() {
+        DeletionPolicy::MirrorPrune => spec.prune,
+        DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => true,
+        DeletionPolicy::Orphan => false,
+    }
+}
+
+/// What a spec names, as it was read.
+pub struct HelmfileInputs {
+    /// State values as YAML.
+    pub(super) values: Vec<u8>,
+    /// Environment variables.
+    pub(super) variables: BTreeMap<String, String>,
+    /// Strings of Secrets, which no status, event or log may show.
+    pub(super) secrets: Masking,
+    /// The clusters of those of `kubeContexts` that are in use.
+    pub(super) contexts: Contexts,
+    /// What decrypts, if the spec says so.
+    pub(super) decryption: Option<Arc<Decryption>>,
+}
+
+impl HelmfileInputs {
+    /// Whether a plan has a context that was not read.
+    pub(super) fn lacks_contexts_of(&self, planned: &HelmfilePlan) -> bool {
+        let mut contexts = planned.releases.iter().map(|it| &it.key.context);
+        contexts.any(|it| !it.is_empty() && !self.contexts.contains_key(it))
+    }
+}
+
+/// Reads what `valuesFrom`, `envFrom`, `decryption` and those of `kubeContexts` name that are in use.
+pub(super) async fn read<K: Model>(
+    context: &Context,
+    object: &K,
+    in_use: &BTreeSet<String>,
+    references: &mut References,
+) -> Result<HelmfileInputs, Outcome> {
+    let spec: &HelmfileSpec = &object.asked();
+    let namespace: &str = &object.namespace().unwrap_or_default();
+    let kube_config = spec.kube_config.as_ref();
+    let account = spec.service_account_name.as_deref();
+    let wanted = TargetSpec::new(&context.settings, namespace, kube_config, account);
+    let contexts = clusters::contexts(context, spec, &wanted, in_use, references).await;
+    let variables = variables(spec, references, namespace).await;
+    let settings = &context.settings;
+    let annotations = object.annotations();
+    let decryption = decryption::read(settings, spec, namespace, annotations, references).await;
+    // State values are put together as those of a HelmRelease are.
+    let mut like = HelmRelease::new(
+        &object.name_any(),
+        HelmReleaseSpec {
+            values: spec.values.clone(),
+            values_from: spec.values_from.clone(),
+            ..HelmReleaseSpec::default()
+        },
+    );
+    like.metadata.namespace = Some(namespace.to_owned());
+    let Values { map, secrets, .. } = values::read(&like, references).await?;
+    let text = helm::values::yaml(&map).map_err(|error| {
+        Outcome::Failed(values::VALUES_ERROR, error.to_string(), Wake::default())
+    })?;
+    let (variables, hidden) = variables?;
+    let values = text.into();
+    let secrets = secrets.with(hidden);
+    Ok(HelmfileInputs { values, variables, secrets, contexts, decryption: decryption? })
+}
+
+/// The environment variables, and those of them that came from Secrets.
+async fn variables(
+    spec: &HelmfileSpec,
+    references: &mut References,
+    namespace: &str,
+) -> Result<(BTreeMap<String, String>, Vec<Vec<u8>>), Outcome> {
+    let mut all = BTreeMap::new();
+    let mut hidden = Vec::new();
+    let mut problem = None;
+    // All references are watched before a missing one ends the run.
+    for source in &spec.env_from {
+        let kind = source.kind;
+        let name = &source.name;
+        let found = match kind {
+            ConfigKind::Secret => {
+                let found = references.secret(namespace, name).await;
+                found.map(|data| data.inspect(|data| hidden.extend(data.values().cloned())))
+            }
+            ConfigKind::ConfigMap => {
+                let bytes = |data: BTreeMap<String, String>| {
+                    data.into_iter().map(|(key, text)| (key, text.into_bytes())).collect()
+                };
+                references.config_map(namespace, name).await.map(|data| data.map(bytes))
+            }
+        };
+        let subject = format!("{} '{namespace}/{name}' of spec.envFrom", kind.as_str());
+        match found {
+            Ok(Some(data)) => {
+                for (key, value) in data {
+                    match String::from_utf8(value) {
+                        Ok(text) => drop(all.insert(key, text)),
+                        Err(_) => {
+                            problem = Some(format!("{subject}: the key `{key}` is not UTF-8"));
+                        }
+                    }
+                }
+            }
+            Ok(None) if source.optional => {}
+            Ok(None) => problem = Some(format!("{subject} not found")),
+            Err(error) => problem = Some(format!("{subject} could not be read: {error}")),
+        }
+    }
+    if let Some(text) = problem {
+        return Err(Outcome::Failed(ENVIRONMENT_ERROR, text, Wake::default()));
+    }
+    all.extend(spec.env.iter().map(|it| (it.name.clone(), it.value.clone())));
+    Ok((all, hidden))
+}

@@ -1,0 +1,208 @@
+//! Helm releases, reconciled for the objects that own them: records, journal, hooks, waits, drift.
+//!
+//! Here: the desired state of a run ([`DesiredRelease`]), and what an owner does for the release runner ([`Owner`]). In
+//! the folder: observing and performing steps (`executor` and the files that it names), charts, post-renderers, what an
+//! upgrade would change (`preview`). Elsewhere: what to do next (engine `release`), the owners (`helm_release`,
+//! `helmfile`).
+
+pub mod action_options;
+pub(crate) mod audit;
+pub mod chart;
+pub(crate) mod definitions;
+mod drift;
+pub(crate) mod drive;
+pub(crate) mod executor;
+mod failure_cause;
+pub(crate) mod hook_watch;
+mod hooks;
+mod legacy;
+pub mod manifest_objects;
+pub mod merge;
+mod observe;
+pub mod postrender;
+pub mod preview;
+pub(crate) mod release_conflict;
+pub mod render;
+mod step_error;
+pub mod storage;
+mod write;
+
+use std::sync::Arc;
+
+use apply::Inventory;
+use apply::ignore::Rules;
+use crds::ResourceInventory;
+use crds::helm::HelmRelease;
+use golang::value::Map;
+use helm::chart::Chart;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::ResourceExt as _;
+use objects::Masking;
+use reconcile::{ObjectKey, Outcome};
+use release::operation::{Health, HookObject, Live};
+use release::settings::DriftMode;
+use release::status::{ReleaseStatus, Report};
+use release::target::ReleaseTarget;
+use release::{Journal, Record, ReleaseDesiredState};
+
+use self::action_options::ActionOptions;
+use self::chart::LoadedChart;
+use self::manifest_objects::Member;
+use self::postrender::PostRenderers;
+use windlass_cluster::events::Event;
+use windlass_runtime::expressions::Expressions;
+use windlass_runtime::object_watcher::Ownership;
+use windlass_runtime::permit::RunPermit;
+use windlass_runtime::record::recorded;
+use windlass_runtime::target::ClusterTarget;
+
+/// Field manager of the objects of releases; that of Flux's controller, so that what it applied stays ours.
+pub const MANAGER: &str = "helm-controller";
+
+/// The owner of a release: the object that keeps its status and announces its events.
+///
+/// The release is another thing than its owner: one owner may have many, each with its own records, journal and wait.
+pub(crate) trait Owner: Send + Sync + 'static {
+    /// The kind, for the log.
+    const KIND: &'static str;
+    /// The marks on the objects of its releases.
+    const OWNERSHIP: Ownership;
+
+    /// Labels that objects get when they are applied, beside those of their manifests.
+    fn labels(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// The status of the release, as decisions see it.
+    fn status(&self) -> ReleaseStatus;
+
+    /// Keeps what was decided, and announces what happened; `inventory` is given where objects changed. The write may
+    /// be kept back until the next step, but for [`Owner::settle`].
+    fn tell(
+        &self,
+        report: &Report,
+        inventory: Option<ResourceInventory>,
+        desired: &ReleaseDesiredState,
+    ) -> impl Future<Output = Result<(), Outcome>> + Send;
+
+    /// Keeps what was kept back.
+    fn settle(&self) -> impl Future<Output = Result<(), Outcome>> + Send;
+
+    /// Whether the owner was changed, suspended or deleted since the run began: another run has to decide.
+    fn is_overtaken(&self, desired: &ReleaseDesiredState) -> bool;
+
+    /// Whether a user asked for everything to be compared.
+    fn is_asked(&self) -> bool;
+
+    /// Another owner of the release whose newest record and journal these are: its node, if it is another object, and
+    /// the message with what to do.
+    fn rival(
+        &self,
+        journal: Option<&Journal>,
+        last: &Record,
+    ) -> Option<(Option<ObjectKey>, String)>;
+
+    /// Does what comes before an operation that makes a new revision, each time one is prepared; the text is why the
+    /// operation fails. It may be done again.
+    fn before(
+        &self,
+        _: &ClusterTarget,
+        _: &RunPermit,
+        _: &ReleaseDesiredState,
+    ) -> impl Future<Output = Result<Option<String>, Outcome>> + Send {
+        std::future::ready(Ok(None))
+    }
+
+    /// The owner reference with which objects in its namespace are deleted together with the owner.
+    fn reference(&self) -> Option<OwnerReference> {
+        None
+    }
+
+    /// Whether the objects of the release are to have that reference.
+    fn is_to_own(&self) -> bool {
+        false
+    }
+
+    /// Announces an event that belongs to no status.
+    fn announce(&self, event: Event);
+}
+
+/// The desired state of a release, and how it is reached.
+pub(crate) struct DesiredRelease {
+    pub(crate) desired: ReleaseDesiredState,
+    pub(crate) options: ActionOptions,
+    pub(crate) values: Map,
+    /// None where a release goes.
+    pub(crate) chart: Option<Arc<LoadedChart>>,
+    pub(crate) post: Arc<PostRenderers>,
+    /// Expressions that judge objects in place of the usual rules.
+    pub(crate) expressions: Arc<Expressions>,
+    pub(crate) ignore: Rules,
+    /// What came from Secrets, which no status, event or log may show.
+    pub(crate) secrets: Masking,
+}
+
+impl DesiredRelease {
+    /// Whether objects are watched for drift.
+    pub(crate) fn is_observed(&self) -> bool {
+        self.desired.drift != DriftMode::Disabled && !self.desired.deleted
+    }
+
+    /// A text without what came from Secrets.
+    pub(crate) fn masked(&self, text: &str) -> String {
+        self.secrets.mask(text)
+    }
+
+    /// What was seen without what came from Secrets: statuses and events of objects may quote their fields.
+    pub(crate) fn masked_live(&self, mut live: Live) -> Live {
+        let hook = match &mut live.hook {
+            Some(HookObject::Ours { health, .. }) => Some(health),
+            _ => None,
+        };
+        for health in hook.into_iter().chain(&mut live.objects) {
+            match health {
+                Health::Done => {}
+                Health::Failed(text) => *text = self.masked(text),
+                Health::Pending(strings) => {
+                    strings.iter_mut().for_each(|text| *text = self.masked(text));
+                }
+            }
+        }
+        live
+    }
+}
+
+/// Where the release of a HelmRelease is and what it is called, as the spec says.
+pub fn target_of(object: &HelmRelease) -> ReleaseTarget {
+    let spec = &object.spec;
+    let name = object.name_any();
+    let namespace = object.namespace().unwrap_or_default();
+    let text = |given: &Option<String>| given.clone().unwrap_or_default();
+    ReleaseTarget::of(
+        &name,
+        &namespace,
+        &text(&spec.release_name),
+        &text(&spec.target_namespace),
+        &text(&spec.storage_namespace),
+    )
+}
+
+/// The inventory of a revision: its objects but hooks, and the CRDs that came with its chart.
+fn inventory<'m>(
+    members: impl Iterator<Item = &'m Member>,
+    chart: Option<&Chart>,
+) -> ResourceInventory {
+    let mut inventory = Inventory::default();
+    for member in members {
+        inventory.insert(&member.object);
+    }
+    for file in chart.map(helm::chart::crds).unwrap_or_default() {
+        let text = String::from_utf8_lossy(&file.file.data).into_owned();
+        for object in manifest_objects::read(&text).unwrap_or_default() {
+            if object.kind() == "CustomResourceDefinition" {
+                inventory.insert(&object);
+            }
+        }
+    }
+    recorded(&inventory)
+}

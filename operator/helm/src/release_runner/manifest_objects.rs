@@ -1,0 +1,222 @@
+//! The objects of a revision: its manifest read, with what Helm adds to each, and where each of them lives.
+//!
+//! Elsewhere: writing them (`write`), observing them (`observe`).
+
+use futures::stream::{self, StreamExt as _};
+use objects::{Object, ObjectId, manifest};
+use reconcile::ObjectKey;
+use release::Record;
+
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::crd_guard::claims;
+
+/// Label by which Helm marks what it manages.
+pub(super) const MANAGED_BY: (&str, &str) = claims::MANAGED_BY;
+/// Annotation that names the release that has an object.
+pub(super) const RELEASE_NAME: &str = "meta.helm.sh/release-name";
+/// Annotation that gives the namespace of that release.
+pub(super) const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
+/// Annotation that keeps an object from deletion.
+pub const POLICY: &str = "helm.sh/resource-policy";
+
+/// One object of a revision.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// Which object it is.
+    pub id: ObjectId,
+    /// As it is applied.
+    pub object: Object,
+    /// Its kind, as the cluster serves it.
+    pub resource: Resource,
+}
+
+impl Member {
+    /// As the graph knows it.
+    pub(super) fn node(&self) -> ObjectKey {
+        let ObjectId { namespace, name, group, kind } = &self.id;
+        ObjectKey::new(group, kind, namespace, name)
+    }
+}
+
+/// Why a manifest is not objects of this cluster.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MemberError {
+    /// In Helm's words.
+    #[error("{0}")]
+    Refused(String),
+    /// The API server could not be asked.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+}
+
+/// Reads a text of manifests; the order stays.
+///
+/// # Errors
+/// What of it is no manifest, in the words of Helm.
+pub fn read(text: &str) -> Result<Vec<Object>, String> {
+    let read = manifest::read("manifest", text.as_bytes(), &goyaml::YamlLimits::default());
+    let all = read.map_err(|error| error.to_string())?;
+    Ok(all.into_iter().map(|located| located.object).collect())
+}
+
+/// Where an object lives, and the object with its namespace.
+///
+/// # Errors
+/// [`ClusterError::NoSuchKind`] where its kind is not served.
+pub async fn placed(
+    cluster: &Cluster,
+    mut object: Object,
+    namespace: &str,
+) -> Result<(Resource, Object), ClusterError> {
+    let resource = cluster.resource(&object.gvk()).await?;
+    match resource.namespaced {
+        true if object.namespace().is_empty() => object.set_namespace(namespace),
+        // Parity(helm 4): a cluster-scoped object is found by its name; a namespace in its manifest is ignored.
+        false if !object.namespace().is_empty() => {
+            object.metadata_mut().remove("namespace");
+        }
+        _ => {}
+    }
+    Ok((resource, object))
+}
+
+/// An object of an earlier revision as it can be reached now; none where nothing of its kind is there any more.
+///
+/// That its version is served no more says nothing about the object: another version may show it, and an aggregated API
+/// server that is down hides it.
+///
+/// # Errors
+/// Every refusal, and answers that leave open whether the object exists.
+pub async fn reached(
+    cluster: &Cluster,
+    object: Object,
+    namespace: &str,
+) -> Result<Option<Member>, ClusterError> {
+    let mut id = object.id();
+    let version = object.gvk().version;
+    match placed(cluster, object, namespace).await {
+        Ok((resource, object)) => Ok(Some(Member { id: object.id(), object, resource })),
+        Err(ClusterError::NoSuchKind { .. }) => {
+            if id.namespace.is_empty() {
+                namespace.clone_into(&mut id.namespace);
+            }
+            let Some(object) = cluster.get_by_id(&id, &version).await? else { return Ok(None) };
+            let resource = cluster.resource(&object.gvk()).await?;
+            Ok(Some(Member { id: object.id(), object, resource }))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Sets the label and the annotations that name the release of an object.
+pub fn owned(object: &mut Object, name: &str, namespace: &str) {
+    object.set_label(MANAGED_BY.0, MANAGED_BY.1);
+    object.set_annotation(RELEASE_NAME, name);
+    object.set_annotation(RELEASE_NAMESPACE, namespace);
+}
+
+/// The objects of a revision, in the order of its manifest.
+///
+/// # Errors
+/// The manifest cannot be read, or has kinds that the cluster does not serve.
+pub(super) async fn of_record(
+    cluster: &Cluster,
+    record: &Record,
+) -> Result<Vec<Member>, MemberError> {
+    of_text(cluster, &record.manifest, &record.name, &record.namespace).await
+}
+
+/// The same of a text that is not stored yet.
+///
+/// # Errors
+/// As [`of_record`].
+pub(super) async fn of_text(
+    cluster: &Cluster,
+    text: &str,
+    name: &str,
+    namespace: &str,
+) -> Result<Vec<Member>, MemberError> {
+    const WHAT: &str = "unable to build kubernetes objects from release manifest";
+    let objects = read(text).map_err(|error| MemberError::Refused(format!("{WHAT}: {error}")))?;
+    let mut members = Vec::with_capacity(objects.len());
+    let mut missing = Vec::new();
+    for object in objects {
+        let kind = object.kind().to_owned();
+        let version = object.api_version().to_owned();
+        let its_name = object.name().to_owned();
+        let its_namespace = object.namespace().to_owned();
+        match placed(cluster, object, namespace).await {
+            Ok((resource, mut object)) => {
+                owned(&mut object, name, namespace);
+                members.push(Member { id: object.id(), object, resource });
+            }
+            Err(ClusterError::NoSuchKind { .. }) => missing.push(format!(
+                "resource mapping not found for name: \"{its_name}\" namespace: \"{its_namespace}\" from \"\": no \
+                 matches for kind \"{kind}\" in version \"{version}\"\nensure CRDs are installed first"
+            )),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if !missing.is_empty() {
+        return Err(MemberError::Refused(format!("{WHAT}: [{}]", missing.join(", "))));
+    }
+    Ok(members)
+}
+
+/// The live objects of members, some at a time and in their order.
+///
+/// # Errors
+/// The API server's refusal; an object that is not there is none.
+pub(super) async fn live(
+    cluster: &Cluster,
+    members: &[Member],
+    width: usize,
+) -> Result<Vec<Option<Object>>, ClusterError> {
+    let reads: Vec<_> =
+        members.iter().map(|it| cluster.get(&it.resource, &it.id.namespace, &it.id.name)).collect();
+    stream::iter(reads).buffered(width).collect::<Vec<_>>().await.into_iter().collect()
+}
+
+/// Why an object that is there cannot become one of a release, in Helm's words; `None` if it can.
+///
+/// Differs(helm 4): a CustomResourceDefinition that was released for its users, or restored, may become that of a release again.
+pub fn foreign(live: &Object, name: &str, namespace: &str) -> Option<String> {
+    if claims::is_unowned(live) {
+        return None;
+    }
+    let label = check("label", MANAGED_BY.0, live.label(MANAGED_BY.0), MANAGED_BY.1);
+    let annotations = [(RELEASE_NAME, name), (RELEASE_NAMESPACE, namespace)]
+        .map(|(key, wanted)| check("annotation", key, live.annotation(key), wanted));
+    let faults: Vec<String> = [label].into_iter().chain(annotations).flatten().collect();
+    if faults.is_empty() {
+        return None;
+    }
+    let kind = live.kind();
+    let shown = live.name();
+    let at = live.namespace();
+    let place = if at.is_empty() { String::new() } else { format!(" in namespace \"{at}\"") };
+    Some(format!(
+        "{kind} \"{shown}\"{place} exists and cannot be imported into the current release: invalid ownership \
+         metadata; {}",
+        faults.join("; ")
+    ))
+}
+
+fn check(what: &str, key: &str, found: Option<&str>, wanted: &str) -> Option<String> {
+    match found {
+        Some(found) if found == wanted => None,
+        Some(found) => Some(format!(
+            "{what} validation error: key \"{key}\" must equal \"{wanted}\": current value is \"{found}\""
+        )),
+        None => Some(format!(
+            "{what} validation error: missing key \"{key}\": must be set to \"{wanted}\""
+        )),
+    }
+}
+
+/// Whether an object says that another release has it.
+pub fn is_of_another(live: &Object, name: &str, namespace: &str) -> bool {
+    let is_other = |key: &str, ours: &str| live.annotation(key).is_some_and(|it| it != ours);
+    is_other(RELEASE_NAME, name) || is_other(RELEASE_NAMESPACE, namespace)
+}

@@ -1,0 +1,158 @@
+//! Post-rendering as Flux does it: what the spec asks of kustomize, its common metadata, and the labels that say whose
+//! the objects are.
+//!
+//! Source: helm-controller 1.6 `internal/postrender`. Elsewhere: which documents come here (`helm::release`), overlays
+//! (`kustomize`).
+
+use std::collections::BTreeMap;
+
+use crds::CommonMetadata;
+use crds::helm::{Kustomize, PostRenderer};
+use golang::meter::{Meter, Stop};
+use helm::template::{PostRender, Strategy};
+use kustomize::{BuildBudget, InTree, MetadataField, Options, Restriction};
+use serde::Serialize;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tree::MemoryTree;
+
+use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
+
+/// The file with what Helm rendered. Errors name it, as in Flux.
+const INPUT: &str = "helm-output.yaml";
+
+/// What is done to the documents of a release before they are manifests and hooks.
+#[derive(Debug, Clone)]
+pub struct PostRenderers {
+    strategy: Strategy,
+    /// Kustomizations of the spec, each with its place there.
+    user: Vec<(usize, Vec<u8>)>,
+    common: CommonMetadata,
+    origin: BTreeMap<String, String>,
+}
+
+impl PostRenderers {
+    /// Those of a spec; `origin` are the labels that say whose an object is, and `strategy` is that of
+    /// [`super::action_options::ActionOptions`].
+    pub(crate) fn of(
+        renderers: &[PostRenderer],
+        common: Option<&CommonMetadata>,
+        origin: BTreeMap<String, String>,
+        strategy: Strategy,
+    ) -> Self {
+        let renderers = renderers.iter().enumerate();
+        let user = renderers.filter_map(|(at, PostRenderer { kustomize })| {
+            kustomize.as_ref().map(|kustomize| (at, kustomization(kustomize)))
+        });
+        Self { strategy, user: user.collect(), common: common.cloned().unwrap_or_default(), origin }
+    }
+
+    /// Does something with them in the form in which a [`helm::template::Request`] takes them: not at all where they change
+    /// nothing, so that what Helm rendered is stored as it is.
+    pub fn with<T>(&self, work: impl FnOnce(Option<PostRender<'_>>) -> T) -> T {
+        if self.user.is_empty()
+            && self.common == CommonMetadata::default()
+            && self.origin.is_empty()
+        {
+            return work(None);
+        }
+        let run = |stream: &[u8]| self.run(stream);
+        work(Some(PostRender { strategy: self.strategy, run: &run, plugin: None }))
+    }
+
+    /// One stream of documents to another.
+    ///
+    /// Parity(flux): the labels of origin come last, so that common metadata cannot say that an object is another's.
+    ///
+    /// # Errors
+    /// Names the renderer by its place in the spec, and says what kustomize says.
+    fn run(&self, stream: &[u8]) -> Result<Vec<u8>, String> {
+        let stop = Stop::default();
+        let _limit = TimeLimit::start(TIME_LIMIT, &stop);
+        let budget = BuildBudget::new(Meter::new(kustomize::ALLOWED, stop));
+        let mut text = None;
+        for (at, kustomization) in &self.user {
+            let input = text.as_deref().unwrap_or(stream);
+            let done = build(input, kustomization, &budget);
+            text = Some(done.map_err(|error| format!("spec.postRenderers[{at}]: {error}"))?);
+        }
+        let input = text.as_deref().unwrap_or(stream);
+        let common_metadata = [
+            (MetadataField::Labels, &self.common.labels),
+            (MetadataField::Annotations, &self.common.annotations),
+            (MetadataField::Labels, &self.origin),
+        ];
+        let with_metadata = kustomize::add_common_metadata(input, common_metadata, &budget);
+        with_metadata
+            .map(String::into_bytes)
+            .map_err(|error| format!("labels and annotations: {error}"))
+    }
+}
+
+/// Builds a kustomization whose only resource is a stream.
+fn build(stream: &[u8], kustomization: &[u8], budget: &BuildBudget) -> Result<Vec<u8>, String> {
+    let files = [("kustomization.yaml", kustomization), (INPUT, stream)];
+    let files = MemoryTree::from_files(files).map_err(|error| error.to_string())?;
+    let options = Options { restriction: Restriction::None, ..Options::default() };
+    let built = kustomize::build(&InTree(files), "/", &options, budget, &mut Vec::new());
+    let text = built.and_then(|built| built.yaml()).map_err(|error| error.to_string())?;
+    Ok(text.into_bytes())
+}
+
+/// The file of a kustomization that changes what Helm rendered.
+fn kustomization(wanted: &Kustomize) -> Vec<u8> {
+    let mut fields = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [INPUT],
+    });
+    // As they stand in the spec, since Flux named its fields after kustomize's.
+    let lists = [("patches", json(&wanted.patches)), ("images", json(&wanted.images))];
+    for (key, list) in lists {
+        if list.as_array().is_some_and(|list| !list.is_empty()) {
+            fields[key] = list;
+        }
+    }
+    json_of_go(&fields).into_bytes()
+}
+
+fn json<T: Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+/// `status.observedPostRenderersDigest`; empty where there are none.
+///
+/// Differs(flux): an empty list counts as none; there it has a digest of its own.
+pub(crate) fn digest(renderers: &[PostRenderer]) -> String {
+    if renderers.is_empty() { String::new() } else { digest_of_json(&renderers) }
+}
+
+/// `status.observedCommonMetadataDigest`; empty where there is none.
+pub(crate) fn metadata_digest(metadata: Option<&CommonMetadata>) -> String {
+    metadata.map(digest_of_json).unwrap_or_default()
+}
+
+/// The digest of what Go's `json.Encoder` writes, which ends with a line break.
+fn digest_of_json<T: Serialize>(value: &T) -> String {
+    format!("sha256:{}", hex::encode(Sha256::digest(json_of_go(value) + "\n")))
+}
+
+/// What Go's `encoding/json` writes for messages, lists and maps of messages, with fields in the order of their declaration.
+fn json_of_go<T: Serialize>(value: &T) -> String {
+    // Strings always have a JSON.
+    let mut text = serde_json::to_string(value).unwrap_or_default();
+    // Go escapes these wherever they stand, which is in strings only.
+    for (plain, escaped) in [
+        ("<", "\\u003c"),
+        (">", "\\u003e"),
+        ("&", "\\u0026"),
+        ("\u{2028}", "\\u2028"),
+        ("\u{2029}", "\\u2029"),
+    ] {
+        text = text.replace(plain, escaped);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! What an upgrade or the removal of a release would change in a cluster. Nothing is written.
+//!
+//! Three objects are compared: the manifest of the stored revision, the new manifest, and the live object.
+//! Elsewhere: showing it (`cli::helmfile`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use objects::{Object, ObjectId};
+use release::Record;
+
+use super::manifest_objects::{self, Member, POLICY, owned, placed, reached};
+use super::merge;
+use super::storage::Storage;
+use windlass_cluster::objects::Mode;
+use windlass_cluster::{Cluster, ClusterError};
+
+/// The field manager of Helm.
+const HELM: &str = "helm";
+
+/// One object before and after.
+#[derive(Debug, Clone)]
+pub struct ObjectPreview {
+    /// Which object it is.
+    pub id: ObjectId,
+    /// As it is; `None` if it is not there.
+    pub before: Option<Object>,
+    /// As it would be; `None` if it would be deleted.
+    pub after: Option<Object>,
+}
+
+/// Why a preview cannot say what would change.
+#[derive(Debug, thiserror::Error)]
+pub enum PreviewError {
+    /// A manifest cannot be read.
+    #[error("{0}")]
+    Manifest(String),
+    /// The API server refuses something about an object.
+    #[error("{0}: {1}")]
+    Cluster(String, ClusterError),
+}
+
+/// The revision with which an upgrade compares, if the release is there.
+///
+/// # Errors
+/// The API server's refusal.
+pub async fn stored(
+    cluster: &Cluster,
+    name: &str,
+    namespace: &str,
+) -> Result<Option<Arc<Record>>, ClusterError> {
+    let storage = Storage::new(cluster, namespace, name, "").await;
+    let storage = storage.map_err(super::storage::StorageError::into_cluster)?;
+    let revisions = storage.revisions().await;
+    let revisions = revisions.map_err(super::storage::StorageError::into_cluster)?;
+    Ok(revisions.current().map(|revision| Arc::clone(&revision.record)))
+}
+
+/// The objects that change if a release becomes what a text of manifests says, in its order, then those that are
+/// deleted. Hooks are not among them.
+///
+/// # Errors
+/// A manifest that cannot be read, and the API server's refusal.
+pub async fn preview(
+    cluster: &Cluster,
+    record: Option<&Record>,
+    name: &str,
+    namespace: &str,
+    manifest: &str,
+) -> Result<Vec<ObjectPreview>, PreviewError> {
+    let read = |text: &str| manifest_objects::read(text).map_err(PreviewError::Manifest);
+    let mut originals: BTreeMap<ObjectId, Member> = BTreeMap::new();
+    for object in read(record.map_or("", |record| &record.manifest))? {
+        let subject = object.id().subject();
+        let found = reached(cluster, object, namespace).await;
+        let found = found.map_err(|error| PreviewError::Cluster(subject, error))?;
+        originals.extend(found.map(|member| (member.id.clone(), member)));
+    }
+    let mut changes = Vec::new();
+    for object in read(manifest)? {
+        let subject = object.id().subject();
+        let failed = |error| PreviewError::Cluster(subject.clone(), error);
+        match placed(cluster, object.clone(), namespace).await {
+            Ok((resource, mut object)) => {
+                owned(&mut object, name, namespace);
+                let member = Member { id: object.id(), object, resource };
+                let original = originals.remove(&member.id);
+                let change = change(cluster, member, original.as_ref()).await.map_err(failed)?;
+                changes.extend(change);
+            }
+            // Its CRD comes with the chart.
+            Err(ClusterError::NoSuchKind { .. }) => {
+                changes.push(ObjectPreview { id: object.id(), before: None, after: Some(object) });
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    for (id, Member { object, resource, .. }) in originals {
+        let live = cluster.get(&resource, &id.namespace, &id.name).await;
+        let live = live.map_err(|error| PreviewError::Cluster(id.subject(), error))?;
+        let Some(live) = live else { continue };
+        if [&live, &object].iter().all(|it| it.annotation(POLICY) != Some("keep")) {
+            changes.push(ObjectPreview { id, before: Some(live), after: None });
+        }
+    }
+    Ok(changes)
+}
+
+/// How one object would change.
+async fn change(
+    cluster: &Cluster,
+    member: Member,
+    original: Option<&Member>,
+) -> Result<Option<ObjectPreview>, ClusterError> {
+    let Member { id, object, resource } = member;
+    let before = cluster.get(&resource, &id.namespace, &id.name).await?;
+    let after = match &before {
+        Some(live) => match merge::patch(original.map(|it| &it.object), &object, live) {
+            None => return Ok(None),
+            Some(patch) => {
+                cluster.try_merge_patch(&resource, &id.namespace, &id.name, &patch, HELM).await?
+            }
+        },
+        None => match cluster.apply(&resource, &object, HELM, Mode::DryRun).await {
+            // Its namespace is not there yet.
+            Err(error) if error.is_not_found() => object,
+            made => made?,
+        },
+    };
+    Ok(Some(ObjectPreview { id, before, after: Some(after) }))
+}

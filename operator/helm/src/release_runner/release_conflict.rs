@@ -1,0 +1,229 @@
+//! Who else has a release: two owners of one release would undo each other's work for ever.
+
+use std::sync::Arc;
+
+use crds::ReconciledObject;
+use crds::helm::HelmRelease;
+use crds::helmfile::{Helmfile, HelmfileStatus, ReleaseState, operator};
+use kube::core::ResourceExt as _;
+use reconcile::ObjectKey;
+use release::snapshot::Match;
+use release::{Record, Snapshot, snapshot};
+
+use crate::release_runner::target_of;
+use windlass_cluster::kind::OurKind;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::node_of;
+use windlass_runtime::record::through;
+
+/// The object besides the asking one that has the release of a record: the one with this uid, which the journal beside the
+/// record names, if it asks for the release or has a revision of it; else the one whose newest revision is this very record,
+/// since a release of the same name in another cluster is another release.
+///
+/// The journal is written before anything of the release is applied, so it says whose the release is during the first
+/// installation, too, when no status has a history.
+pub(crate) fn holder(
+    context: &Context,
+    asking: &ObjectKey,
+    uid: Option<&str>,
+    last: &Record,
+) -> Option<ObjectKey> {
+    let all = Owners {
+        releases: context.store::<HelmRelease>().state(),
+        helmfiles: context.store::<Helmfile>().state(),
+        operators: context.store::<operator::Helmfile>().state(),
+    };
+    all.holder(asking, uid, last)
+}
+
+/// All objects that may have a release.
+#[derive(Default)]
+struct Owners {
+    releases: Vec<Arc<HelmRelease>>,
+    helmfiles: Vec<Arc<Helmfile>>,
+    operators: Vec<Arc<operator::Helmfile>>,
+}
+
+impl Owners {
+    /// See [`holder`].
+    fn holder(&self, asking: &ObjectKey, uid: Option<&str>, last: &Record) -> Option<ObjectKey> {
+        let by_journal = uid.and_then(|uid| self.first(asking, Some(uid), last));
+        // An owner that adopts a release writes no journal: the journal of its previous owner stays.
+        by_journal.or_else(|| self.first(asking, None, last))
+    }
+
+    fn first(&self, asking: &ObjectKey, uid: Option<&str>, last: &Record) -> Option<ObjectKey> {
+        let of_release = |it: &HelmRelease| {
+            let target = target_of(it);
+            let is_target = (&target.name, &target.namespace) == (&last.name, &last.namespace);
+            let history = it.status.as_ref().map(|status| status.history.as_slice());
+            (uid.is_some() && is_target) || has(history.unwrap_or_default(), uid.is_some(), last)
+        };
+        first(&self.releases, asking, uid, of_release)
+            .or_else(|| helmfile(&self.helmfiles, asking, uid, last))
+            .or_else(|| helmfile(&self.operators, asking, uid, last))
+    }
+}
+
+/// The first object but the asking one that `has` the release.
+fn first<K: OurKind>(
+    all: &[Arc<K>],
+    asking: &ObjectKey,
+    uid: Option<&str>,
+    has: impl Fn(&K) -> bool,
+) -> Option<ObjectKey> {
+    let its = all.iter().filter(|it| uid.is_none_or(|uid| it.uid().as_deref() == Some(uid)));
+    its.filter(|it| has(it)).map(|it| node_of(&**it)).find(|node| node != asking)
+}
+
+/// The Helmfile among those of a kind. A release has a row before anything is done for it.
+fn helmfile<K>(
+    all: &[Arc<K>],
+    asking: &ObjectKey,
+    uid: Option<&str>,
+    last: &Record,
+) -> Option<ObjectKey>
+where
+    K: OurKind + ReconciledObject<Status = HelmfileStatus>,
+{
+    let is_its = |it: &K| {
+        let rows = it.status().map(|status| status.releases.as_slice()).unwrap_or_default();
+        rows.iter().any(|row| {
+            let is_target = (&row.name, &row.namespace) == (&last.name, &last.namespace)
+                && is_asked_for(row.state);
+            (uid.is_some() && is_target) || has(&row.status.history, uid.is_some(), last)
+        })
+    };
+    first(all, asking, uid, is_its)
+}
+
+/// Whether a Helmfile has the release of a row in this state; of one that it gave up, the row is all that is left.
+fn is_asked_for(state: ReleaseState) -> bool {
+    use ReleaseState::{Failed, Pending, Progressing, Ready, Suspended, Uninstalling, Waiting};
+    matches!(state, Pending | Waiting | Progressing | Ready | Failed | Suspended | Uninstalling)
+}
+
+/// Whether a history is of the release of a record. `is_known` says that the journal beside it names its owner.
+pub(crate) fn has(history: &[crds::helm::Snapshot], is_known: bool, last: &Record) -> bool {
+    let is_named =
+        |it: &crds::helm::Snapshot| it.name == last.name && it.namespace == last.namespace;
+    if !history.iter().any(is_named) {
+        return false;
+    }
+    let history: Vec<Snapshot> = through(&history).unwrap_or_default();
+    let is_it = |it: &Snapshot| it.targets(last) && it.matches(last) == Ok(Match::Same);
+    is_known || snapshot::latest(&history).is_some_and(is_it)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use golang::value::{Map, Type};
+    use release::record::{Info, RevisionStatus};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn record(description: &str) -> Record {
+        let info = Info {
+            status: RevisionStatus::Deployed,
+            first_deployed: Some(reconcile::Time::UNIX_EPOCH.into()),
+            last_deployed: Some(reconcile::Time::UNIX_EPOCH.into()),
+            description: description.to_owned(),
+            ..Info::default()
+        };
+        let name = "web".to_owned();
+        let namespace = "apps".to_owned();
+        Record {
+            name,
+            namespace,
+            version: 1,
+            info,
+            chart: None,
+            config: Map::new(Type::Any, []),
+            manifest: String::new(),
+            hooks: Vec::new(),
+            apply_method: String::new(),
+            labels: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_release_of_the_same_name_and_version_in_another_cluster_is_another_one() {
+        let here = record("Install complete");
+        let known = Snapshot::of(&here, None, "").unwrap();
+        let history: Vec<crds::helm::Snapshot> = through(&[known]).unwrap();
+        assert!(has(&history, false, &here));
+        let there = record("Upgrade complete");
+        assert!(!has(&history, false, &there), "the names are the same");
+        assert!(has(&history, true, &there), "its journal names the owner");
+        assert!(!has(&[], true, &here));
+    }
+
+    fn release(name: &str, of: &str, history: &[Snapshot]) -> Arc<HelmRelease> {
+        let object: HelmRelease = serde_json::from_value(json!({
+            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": name, "namespace": "apps", "uid": format!("uid-{name}")},
+            "spec": {"interval": "1m", "chartRef": {"kind": "HelmChart", "name": "c"}, "releaseName": of},
+            "status": {"history": history},
+        }))
+        .unwrap();
+        Arc::new(object)
+    }
+
+    fn helmfile_object(kind: &str, name: &str, rows: &Value) -> Value {
+        let group = if kind == "operator" { "helmfile.helm.sh" } else { "helmfile.windlass.dev" };
+        json!({"apiVersion": format!("{group}/v1alpha1"), "kind": "Helmfile",
+            "metadata": {"name": name, "namespace": "apps", "uid": format!("uid-{name}")},
+            "spec": {"interval": "1m", "sourceRef": {"kind": "GitRepository", "name": "g"}},
+            "status": {"releases": rows}})
+    }
+
+    fn row(name: &str) -> Value {
+        json!([{"name": name, "namespace": "apps", "state": "Progressing"}])
+    }
+
+    /// Who has the release `apps/web` beside whose record the journal names this uid, as one that is named `asking` sees it.
+    fn seen(all: &Owners, asking: &str, uid: &str) -> Option<String> {
+        let asking = node_of(&*release(asking, "web", &[]));
+        let holder = all.holder(&asking, Some(uid), &record("Initial install underway"));
+        holder.map(|node| node.name)
+    }
+
+    #[test]
+    fn who_made_the_first_revision_has_the_release_before_a_status_says_so() {
+        let releases = vec![release("one", "web", &[]), release("two", "web", &[])];
+        let all = Owners { releases, ..Owners::default() };
+        assert_eq!(seen(&all, "two", "uid-one").as_deref(), Some("one"));
+        assert_eq!(seen(&all, "one", "uid-two").as_deref(), Some("two"));
+        assert_eq!(seen(&all, "one", "uid-one"), None, "it is its own");
+        assert_eq!(seen(&all, "two", "uid-gone"), None, "nobody lives who has it");
+    }
+
+    #[test]
+    fn a_helmfile_has_the_releases_of_its_rows_before_they_have_a_history() {
+        let helmfiles = vec![
+            Arc::new(serde_json::from_value(helmfile_object("ours", "one", &row("web"))).unwrap()),
+            Arc::new(serde_json::from_value(helmfile_object("ours", "two", &row("web"))).unwrap()),
+            Arc::new(serde_json::from_value(helmfile_object("ours", "bus", &row("bus"))).unwrap()),
+        ];
+        let all = Owners { helmfiles, ..Owners::default() };
+        assert_eq!(seen(&all, "two", "uid-one").as_deref(), Some("one"));
+        assert_eq!(seen(&all, "two", "uid-bus"), None, "another release");
+        let beside = release("beside", "web", &[]);
+        let all = Owners { releases: vec![beside], ..all };
+        assert_eq!(seen(&all, "one", "uid-beside").as_deref(), Some("beside"));
+        assert_eq!(seen(&all, "beside", "uid-two").as_deref(), Some("two"));
+    }
+
+    #[test]
+    fn a_release_that_was_left_has_who_adopted_it() {
+        let known = Snapshot::of(&record("Initial install underway"), None, "").unwrap();
+        let releases = vec![release("one", "other", &[]), release("two", "web", &[known])];
+        let all = Owners { releases, ..Owners::default() };
+        assert_eq!(seen(&all, "three", "uid-gone").as_deref(), Some("two"));
+        assert_eq!(seen(&all, "three", "uid-one").as_deref(), Some("two"), "it has another by now");
+        assert_eq!(seen(&all, "two", "uid-gone"), None);
+    }
+}

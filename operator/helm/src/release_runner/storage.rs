@@ -1,0 +1,704 @@
+//! The Secrets in which the revisions of a release are stored: read once for a run, then written with the versions that
+//! were read, so that no write of another client is lost.
+//!
+//! Elsewhere: what a Secret holds (engine `release`, `storage`), what is written when (its `plan`).
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use objects::{Gvk, Object};
+use parking_lot::{Mutex, MutexGuard};
+use release::operation::Write;
+use release::record::{Record, RecordChange, RevisionStatus as Life};
+use release::storage::{
+    self, DATA_KEY, DIGEST, PART_OF, PART_OWNER, PARTS, PackError, PackedRecord, RecordWriteMode,
+};
+use release::{BrokenRevision, Journal, Revision, Revisions, journal};
+use serde_json::{Map, Value, json};
+
+use super::MANAGER;
+use windlass_cluster::decode::DepthLimitedObject;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::object_pages::ObjectQuery;
+use windlass_cluster::{Cluster, ClusterError};
+
+/// Why a record was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// Another client wrote it since it was read.
+    #[error("release {0} was modified by another client, retrying")]
+    Conflict(String),
+    /// The API server's refusal.
+    #[error("cannot access the release records in namespace {1}: {0}")]
+    Cluster(ClusterError, String),
+    /// It cannot be packed.
+    #[error(transparent)]
+    Pack(#[from] PackError),
+}
+
+impl StorageError {
+    /// As an error of the cluster, where records are only read.
+    pub fn into_cluster(self) -> ClusterError {
+        match self {
+            Self::Cluster(error, _) => error,
+            other => ClusterError::NoAnswer(other.to_string()),
+        }
+    }
+}
+
+/// A revision and its Secret.
+#[derive(Clone)]
+struct StoredRevision {
+    record: Arc<Record>,
+    journal: Option<Journal>,
+    secret: String,
+    uid: String,
+    version: String,
+    labels: BTreeMap<String, String>,
+    layout: RecordLayout,
+}
+
+/// How a record is stored.
+#[derive(Clone)]
+struct RecordLayout {
+    /// The digest of all parts, where the Secret is one of several.
+    parts: Option<String>,
+    /// How much the record takes in its Secrets, in bytes.
+    size: usize,
+}
+
+impl RecordLayout {
+    fn of(packed: &PackedRecord) -> Self {
+        Self {
+            parts: (packed.parts.len() > 1).then(|| packed.digest.clone()),
+            size: packed.parts.iter().map(Vec::len).sum(),
+        }
+    }
+}
+
+impl StoredRevision {
+    /// As the Secret of a record says it.
+    fn of(
+        secret: &Object,
+        record: Arc<Record>,
+        journal: Option<Journal>,
+        labels: BTreeMap<String, String>,
+        layout: RecordLayout,
+    ) -> Self {
+        let version = secret.meta("resourceVersion").and_then(Value::as_str).unwrap_or_default();
+        Self {
+            record,
+            journal,
+            secret: secret.name().to_owned(),
+            uid: secret.uid().to_owned(),
+            version: version.to_owned(),
+            labels,
+            layout,
+        }
+    }
+}
+
+/// The Secrets that store the revisions of a Helm release, read once for each run and written only
+/// at the versions that were read.
+pub struct Storage {
+    cluster: Cluster,
+    secrets: Resource,
+    /// Where the Secrets are.
+    pub(super) namespace: String,
+    /// The release.
+    pub(super) name: String,
+    /// The uid of the HelmRelease.
+    owner: String,
+    known: Mutex<Option<RevisionCache>>,
+}
+
+struct RevisionCache {
+    stored: BTreeMap<i64, StoredRevision>,
+    broken: Vec<BrokenRevision>,
+    /// Names and uids of the Secrets that cannot be read, by the revisions that their labels name.
+    unreadable: Vec<(i64, String, String)>,
+    read_at: Instant,
+}
+
+/// What a Secret of a revision holds.
+enum ReadRevision {
+    Stored(Box<StoredRevision>),
+    /// It cannot be read, for this reason.
+    Broken(String),
+}
+
+impl Default for RevisionCache {
+    fn default() -> Self {
+        let stored = BTreeMap::new();
+        let broken = Vec::new();
+        let unreadable = Vec::new();
+        Self { stored, broken, unreadable, read_at: Instant::now() }
+    }
+}
+
+impl RevisionCache {
+    fn add_unreadable(&mut self, namespace: &str, row: RecordMetadata, problem: String) {
+        let RecordMetadata { name, uid, version, .. } = row;
+        let secret = format!("{namespace}/{name}");
+        self.broken.push(BrokenRevision { secret, version, problem });
+        self.unreadable.push((version, name, uid));
+    }
+}
+
+/// What the metadata of a Secret says that holds a record.
+struct RecordMetadata {
+    name: String,
+    uid: String,
+    version: i64,
+    /// It is deployed, or an operation on it has not ended.
+    is_sought: bool,
+}
+
+impl RecordMetadata {
+    fn of(DepthLimitedObject(secret): &DepthLimitedObject) -> Self {
+        let metadata = &secret["metadata"];
+        let text = |key: &str| metadata[key].as_str().unwrap_or_default().to_owned();
+        let label = |key: &str| metadata["labels"][key].as_str().unwrap_or_default();
+        let status = label("status");
+        Self {
+            name: text("name"),
+            uid: text("uid"),
+            version: label("version").parse().unwrap_or_default(),
+            is_sought: matches!(status, "deployed" | "uninstalling")
+                || status.starts_with("pending-"),
+        }
+    }
+}
+
+/// What the metadata of a Secret says that holds a part of a record.
+struct PartMetadata<'a> {
+    name: &'a str,
+    uid: &'a str,
+    /// Which revision of which release it is a part of.
+    revision: Option<&'a str>,
+}
+
+impl<'a> PartMetadata<'a> {
+    fn of(DepthLimitedObject(secret): &'a DepthLimitedObject) -> Self {
+        let metadata = &secret["metadata"];
+        let text = |key: &str| metadata[key].as_str().unwrap_or_default();
+        Self {
+            name: text("name"),
+            uid: text("uid"),
+            revision: metadata["labels"][PART_OF].as_str(),
+        }
+    }
+}
+
+/// How long records that were read are used for the runs of one wait. If another client deletes or changes them
+/// meanwhile, the next write notices at the latest.
+const KEPT_FOR: Duration = Duration::from_secs(30);
+
+/// Records that take more in their Secrets are read again by each run: hundreds of releases may wait at once.
+const KEPT_SIZE: usize = 32 << 10;
+
+/// How many bytes of records of a release are read.
+const MOST_RECORD_BYTES: usize = 64 << 20;
+
+/// Strings of a map in metadata.
+fn strings(object: &Object, field: &str) -> BTreeMap<String, String> {
+    let map = object.meta(field).and_then(Value::as_object);
+    let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    map.into_iter().flatten().filter_map(text).collect()
+}
+
+/// What a Secret holds under the key of records.
+fn data_of(secret: &Object) -> Option<Vec<u8>> {
+    let text = secret.get("data")?.get(DATA_KEY)?.as_str()?;
+    BASE64.decode(text).ok()
+}
+
+impl Storage {
+    /// Those of a release in a namespace; `owner` is the uid of the object that keeps it.
+    ///
+    /// # Errors
+    /// The API server does not say what it serves.
+    pub async fn new(
+        cluster: &Cluster,
+        namespace: &str,
+        name: &str,
+        owner: &str,
+    ) -> Result<Self, StorageError> {
+        let secrets = cluster.resource(&Gvk::new("v1", "Secret")).await;
+        let secrets =
+            secrets.map_err(|error| StorageError::Cluster(error, namespace.to_owned()))?;
+        Ok(Self {
+            cluster: cluster.clone(),
+            secrets,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            owner: owner.to_owned(),
+            known: Mutex::default(),
+        })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<RevisionCache>> {
+        self.known.lock()
+    }
+
+    fn refused(&self, version: i64, error: ClusterError) -> StorageError {
+        match error.code() {
+            Some(409) => StorageError::Conflict(format!("{}.v{version}", self.name)),
+            _ => StorageError::Cluster(error, self.namespace.clone()),
+        }
+    }
+
+    /// The revisions there are, as our own writes left them.
+    ///
+    /// # Errors
+    /// The Secrets cannot be read.
+    pub async fn revisions(&self) -> Result<Revisions, StorageError> {
+        if self.known().is_none() {
+            let read = self.read().await?;
+            *self.known() = Some(read);
+        }
+        let known = self.known();
+        let known = known.as_ref();
+        let stored = known.into_iter().flat_map(|known| known.stored.values());
+        let revisions = stored
+            .map(|it| Revision { record: it.record.clone(), journal: it.journal.clone() })
+            .collect();
+        Ok(Revisions::new(revisions, known.map(|it| it.broken.clone()).unwrap_or_default()))
+    }
+
+    /// Whether the next run of a wait may go on with these records instead of reading them again.
+    pub(super) fn is_kept(&self) -> bool {
+        let known = self.known();
+        known.as_ref().is_some_and(|known| {
+            let size: usize = known.stored.values().map(|it| it.layout.size).sum();
+            size <= KEPT_SIZE && known.read_at.elapsed() < KEPT_FOR
+        })
+    }
+
+    /// The next run reads again.
+    pub(super) fn forget(&self) {
+        *self.known() = None;
+    }
+
+    async fn read(&self) -> Result<RevisionCache, StorageError> {
+        let failed = |error| StorageError::Cluster(error, self.namespace.clone());
+        let selector = storage::selector(&self.name);
+        let query = ObjectQuery {
+            resource: &self.secrets,
+            namespace: &self.namespace,
+            label_selector: &selector,
+            field_selector: "",
+        };
+        let mut pages = self.cluster.object_pages(query);
+        let mut known = RevisionCache::default();
+        let mut bytes = 0;
+        while let Some(page) = pages.next().await.map_err(failed)? {
+            bytes += page.bytes;
+            if bytes > MOST_RECORD_BYTES {
+                drop(known);
+                return self.read_what_fits(&selector, MOST_RECORD_BYTES).await;
+            }
+            for secret in page.objects {
+                self.add(&mut known, &secret).await?;
+            }
+        }
+        Ok(known)
+    }
+
+    /// The same of a release whose records are too large together, such as one without a limit of its history: the newest ones
+    /// and those that an operation looks for by their status, until they have so many bytes. Any other counts as a revision
+    /// that cannot be read: nothing is compared with it, and it is deleted as others are.
+    async fn read_what_fits(
+        &self,
+        selector: &str,
+        most: usize,
+    ) -> Result<RevisionCache, StorageError> {
+        let failed = |error| StorageError::Cluster(error, self.namespace.clone());
+        let mut rows = Vec::new();
+        let pages = self.cluster.metadata_pages(&self.secrets, &self.namespace, selector);
+        let mut pages = pages.map_err(failed)?;
+        while let Some(page) = pages.next().await.map_err(failed)? {
+            rows.extend(page.iter().map(RecordMetadata::of));
+        }
+        let newest = rows.iter().map(|it| it.version).max();
+        rows.sort_by_key(|it| {
+            let is_first = it.is_sought || Some(it.version) == newest;
+            (Reverse(is_first), Reverse(it.version))
+        });
+        let mut known = RevisionCache::default();
+        let mut bytes = 0;
+        for row in rows {
+            if bytes >= most {
+                let problem =
+                    format!("the records of the release are larger than {most} bytes together");
+                known.add_unreadable(&self.namespace, row, problem);
+                continue;
+            }
+            let secret = self.cluster.get(&self.secrets, &self.namespace, &row.name).await;
+            let Some(secret) = secret.map_err(failed)? else { continue };
+            bytes += self.add(&mut known, &secret).await?;
+        }
+        Ok(known)
+    }
+
+    /// Adds what a Secret stores; returns how much that takes, in bytes.
+    async fn add(&self, known: &mut RevisionCache, secret: &Object) -> Result<usize, StorageError> {
+        let labels = strings(secret, "labels");
+        let version = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
+        match self.stored(secret, labels).await? {
+            ReadRevision::Stored(stored) => {
+                let size = stored.layout.size;
+                known.stored.insert(stored.record.version, *stored);
+                Ok(size)
+            }
+            ReadRevision::Broken(problem) => {
+                let name = secret.name().to_owned();
+                let uid = secret.uid().to_owned();
+                let row = RecordMetadata { name, uid, version, is_sought: false };
+                known.add_unreadable(&self.namespace, row, problem);
+                Ok(0)
+            }
+        }
+    }
+
+    /// The name prefixes of the parts of all revisions; `None` if a revision cannot be read, because its parts are
+    /// unknown then.
+    fn parts_of(&self, known: &RevisionCache) -> Option<Vec<String>> {
+        let parts = known.stored.iter().filter_map(|(version, stored)| {
+            Some(storage::part_prefix(&self.name, *version, stored.layout.parts.as_ref()?))
+        });
+        known.broken.is_empty().then(|| parts.collect())
+    }
+
+    /// Deletes parts that we wrote and that belong to no revision: a crash between two writes left them.
+    ///
+    /// It observes all parts of the namespace, so it is done where there may be some: before parts are written, and once a
+    /// release is gone.
+    pub(super) async fn sweep(&self) -> Result<(), StorageError> {
+        let kept = self.known().as_ref().and_then(|known| self.parts_of(known));
+        let Some(kept) = kept else { return Ok(()) };
+        let is_garbage = |part: &PartMetadata<'_>| {
+            let is_ours = part.revision.is_some_and(|it| storage::is_part_of(&self.name, it));
+            is_ours && !kept.iter().any(|prefix| part.name.starts_with(prefix))
+        };
+        self.delete_parts_where(&storage::parts_selector(&self.owner), is_garbage).await
+    }
+
+    /// Deletes parts that a label selector matches. Only their metadata is read, since parts are large.
+    async fn delete_parts_where(
+        &self,
+        label_selector: &str,
+        is_garbage: impl Fn(&PartMetadata<'_>) -> bool,
+    ) -> Result<(), StorageError> {
+        let failed = |error| StorageError::Cluster(error, self.namespace.clone());
+        let pages = self.cluster.metadata_pages(&self.secrets, &self.namespace, label_selector);
+        let mut pages = pages.map_err(failed)?;
+        while let Some(page) = pages.next().await.map_err(failed)? {
+            for part in page.iter().map(PartMetadata::of).filter(&is_garbage) {
+                let deleted = self.cluster.delete_unmanaged(
+                    &self.secrets,
+                    &self.namespace,
+                    part.name,
+                    part.uid,
+                );
+                deleted.await.map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A Secret as a revision.
+    async fn stored(
+        &self,
+        secret: &Object,
+        labels: BTreeMap<String, String>,
+    ) -> Result<ReadRevision, StorageError> {
+        let annotations = strings(secret, "annotations");
+        let Some(first) = data_of(secret) else {
+            return Ok(ReadRevision::Broken("it has no data in key `release`".to_owned()));
+        };
+        let mut parts = vec![first];
+        let count = match storage::part_count(&annotations) {
+            Ok(count) => count,
+            Err(error) => return Ok(ReadRevision::Broken(error.to_string())),
+        };
+        let version: i64 = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
+        let digest = annotations.get(DIGEST).map_or("", String::as_str);
+        for part in 1..count {
+            let name = storage::part_name(&self.name, version, digest, part);
+            let found = self.cluster.get(&self.secrets, &self.namespace, &name).await;
+            let found = found.map_err(|it| StorageError::Cluster(it, self.namespace.clone()))?;
+            parts.extend(found.as_ref().and_then(data_of));
+        }
+        let read = tokio::task::spawn_blocking(move || {
+            let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+            let record = storage::unpack(&parts, &labels, &annotations);
+            // windlass did not write a journal that cannot be read; what it is about is an unfinished operation of
+            // another client.
+            let journal =
+                annotations.get(journal::ANNOTATION).and_then(|it| Journal::parse(it).ok());
+            let layout = RecordLayout {
+                parts: annotations.get(DIGEST).filter(|_| parts.len() > 1).cloned(),
+                size: parts.iter().map(|it| it.len()).sum(),
+            };
+            (record, journal, labels, layout)
+        });
+        let Ok((record, journal, labels, layout)) = read.await else {
+            return Ok(ReadRevision::Broken("reading it was interrupted".to_owned()));
+        };
+        Ok(match record {
+            Ok(record) => {
+                let record = Arc::new(record);
+                let stored = StoredRevision::of(secret, record, journal, labels, layout);
+                ReadRevision::Stored(Box::new(stored))
+            }
+            Err(error) => ReadRevision::Broken(error.to_string()),
+        })
+    }
+
+    /// Stores a new revision with its journal. One that is there already is left as it is, and read by the next run.
+    pub(super) async fn create(
+        &self,
+        record: Record,
+        journal: &Journal,
+    ) -> Result<(), StorageError> {
+        let version = record.version;
+        let labels = storage::labels(&record, RecordWriteMode::New, jiff::Timestamp::now());
+        let (record, packed) = packed(record).await?;
+        if packed.parts.len() > 1 {
+            self.sweep().await?;
+        }
+        self.write_parts(version, &packed).await?;
+        let mut annotations = packed.annotations();
+        annotations.insert(journal::ANNOTATION.to_owned(), journal.text());
+        let name = storage::secret_name(&self.name, version);
+        let secret = self.secret(&name, &labels, &annotations, packed.parts.first())?;
+        let created = self.cluster.create_object(&self.secrets, &secret, MANAGER, false).await;
+        match created {
+            Ok(created) => {
+                let layout = RecordLayout::of(&packed);
+                self.remember(record, Some(journal.clone()), &created, labels, layout);
+                Ok(())
+            }
+            Err(error) if error.code() == Some(409) => {
+                self.forget();
+                Ok(())
+            }
+            Err(error) => Err(StorageError::Cluster(error, self.namespace.clone())),
+        }
+    }
+
+    fn secret(
+        &self,
+        name: &str,
+        labels: &BTreeMap<String, String>,
+        annotations: &BTreeMap<String, String>,
+        data: Option<&Vec<u8>>,
+    ) -> Result<Object, StorageError> {
+        let data = BASE64.encode(data.map_or(&[][..], Vec::as_slice));
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": storage::SECRET_TYPE,
+            "metadata": {"name": name, "namespace": self.namespace, "labels": labels,
+                "annotations": annotations},
+            "data": {DATA_KEY: data}});
+        let failed = |error: objects::ObjectError| {
+            StorageError::Cluster(ClusterError::NoAnswer(error.to_string()), self.namespace.clone())
+        };
+        Object::new(secret).map_err(failed)
+    }
+
+    fn remember(
+        &self,
+        record: Arc<Record>,
+        journal: Option<Journal>,
+        secret: &Object,
+        labels: BTreeMap<String, String>,
+        layout: RecordLayout,
+    ) {
+        let stored = StoredRevision::of(secret, record, journal, labels, layout);
+        if let Some(known) = self.known().as_mut() {
+            known.stored.insert(stored.record.version, stored);
+        }
+    }
+
+    /// Stores all parts of a record but the first. Their names come from their content, so one that is there is right.
+    async fn write_parts(&self, version: i64, packed: &PackedRecord) -> Result<(), StorageError> {
+        let labels = BTreeMap::from([
+            (PART_OF.to_owned(), storage::part_of(&self.name, version)),
+            (PART_OWNER.to_owned(), self.owner.clone()),
+        ]);
+        for (at, part) in packed.parts.iter().enumerate().skip(1) {
+            let name = storage::part_name(&self.name, version, &packed.digest, at);
+            let secret = self.secret(&name, &labels, &BTreeMap::new(), Some(part))?;
+            match self.cluster.create_object(&self.secrets, &secret, MANAGER, false).await {
+                Err(error) if error.code() != Some(409) => {
+                    return Err(StorageError::Cluster(error, self.namespace.clone()));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the parts of a revision that its Secret does not name.
+    async fn delete_parts(&self, version: i64, digest: Option<&str>) -> Result<(), StorageError> {
+        let selector = format!("{PART_OF}={}", storage::part_of(&self.name, version));
+        let kept = digest.map(|digest| storage::part_prefix(&self.name, version, digest));
+        let is_garbage =
+            |part: &PartMetadata<'_>| kept.as_ref().is_none_or(|kept| !part.name.starts_with(kept));
+        self.delete_parts_where(&selector, is_garbage).await
+    }
+
+    /// Writes what a step says: other records first, then the record with its journal.
+    pub(super) async fn write(&self, write: &Write) -> Result<(), StorageError> {
+        self.write_others(&write.others).await?;
+        self.change(write.version, &write.changes, Some(&write.journal)).await
+    }
+
+    /// Changes records beside which no journal is written.
+    pub(super) async fn write_others(
+        &self,
+        others: &[(i64, RecordChange)],
+    ) -> Result<(), StorageError> {
+        for (version, change) in others {
+            self.change(*version, std::slice::from_ref(change), None).await?;
+        }
+        Ok(())
+    }
+
+    /// Marks the record of another client's unfinished operation as failed.
+    pub(super) async fn unlock(&self, version: i64, text: &str) -> Result<(), StorageError> {
+        let description = Some(text.to_owned());
+        let change = RecordChange::Status { status: Life::Failed, description, deleted: None };
+        self.change(version, &[change], None).await
+    }
+
+    async fn change(
+        &self,
+        version: i64,
+        changes: &[RecordChange],
+        journal: Option<&Journal>,
+    ) -> Result<(), StorageError> {
+        let before = self.known().as_ref().and_then(|known| known.stored.get(&version).cloned());
+        let Some(before) = before else {
+            self.forget();
+            return Err(StorageError::Conflict(format!("{}.v{version}", self.name)));
+        };
+        let mut annotations = Map::new();
+        if let Some(journal) = journal {
+            annotations.insert(journal::ANNOTATION.to_owned(), journal.text().into());
+        }
+        let mut patch = json!({"metadata": {"resourceVersion": before.version, "uid": before.uid}});
+        let mut record = before.record.clone();
+        let mut labels = before.labels.clone();
+        let mut packed_now = None;
+        if !changes.is_empty() {
+            let mut changed = Record::clone(&before.record);
+            for change in changes {
+                changed.apply(change);
+            }
+            let now = jiff::Timestamp::now();
+            let next = storage::labels(&changed, RecordWriteMode::Again, now);
+            patch["metadata"]["labels"] = replaced(&labels, &next);
+            labels = next;
+            let (changed, packed) = packed(changed).await?;
+            record = changed;
+            self.write_parts(version, &packed).await?;
+            let stand = packed.annotations();
+            for key in [PARTS, DIGEST] {
+                let value = stand.get(key).map(|it| Value::from(it.as_str()));
+                if value.is_some() || before.layout.parts.is_some() {
+                    annotations.insert(key.to_owned(), value.unwrap_or(Value::Null));
+                }
+            }
+            let first = packed.parts.first().map_or(&[][..], Vec::as_slice);
+            patch["data"] = json!({DATA_KEY: BASE64.encode(first)});
+            packed_now = Some(packed);
+        }
+        patch["metadata"]["annotations"] = Value::Object(annotations);
+        let name = &before.secret;
+        let written =
+            self.cluster.merge_patch(&self.secrets, &self.namespace, name, &patch, MANAGER).await;
+        let written = match written {
+            Ok(written) => written,
+            Err(error) => {
+                self.forget();
+                let is_gone = error.is_not_found();
+                return Err(match is_gone {
+                    true => StorageError::Conflict(format!("{}.v{version}", self.name)),
+                    false => self.refused(version, error),
+                });
+            }
+        };
+        let layout = packed_now.as_ref().map_or_else(|| before.layout.clone(), RecordLayout::of);
+        if packed_now.is_some() && (before.layout.parts.is_some() || layout.parts.is_some()) {
+            self.delete_parts(version, layout.parts.as_deref()).await?;
+        }
+        let journal = journal.cloned().or(before.journal);
+        self.remember(record, journal, &written, labels, layout);
+        Ok(())
+    }
+
+    /// Deletes records, in this order.
+    pub(super) async fn purge(&self, versions: &[i64]) -> Result<(), StorageError> {
+        for version in versions {
+            self.purge_unreadable(*version).await?;
+            let stored = self.known().as_ref().and_then(|known| known.stored.get(version).cloned());
+            let Some(stored) = stored else { continue };
+            let namespace = self.namespace.as_str();
+            let name = stored.secret.as_str();
+            let deleted =
+                self.cluster.delete_unmanaged(&self.secrets, namespace, name, &stored.uid).await;
+            deleted.map_err(|error| self.refused(*version, error))?;
+            if stored.layout.parts.is_some() {
+                self.delete_parts(*version, None).await?;
+            }
+            if let Some(known) = self.known().as_mut() {
+                known.stored.remove(version);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Storage {
+    /// Deletes Secrets of a revision that cannot be read.
+    async fn purge_unreadable(&self, version: i64) -> Result<(), StorageError> {
+        let all = self.known().as_ref().map(|known| known.unreadable.clone()).unwrap_or_default();
+        for (_, name, uid) in all.iter().filter(|(it, _, _)| *it == version) {
+            let deleted =
+                self.cluster.delete_unmanaged(&self.secrets, &self.namespace, name, uid).await;
+            deleted.map_err(|error| self.refused(version, error))?;
+            if let Some(known) = self.known().as_mut() {
+                known.unreadable.retain(|(_, it, _)| it != name);
+                let shown = format!("{}/{name}", self.namespace);
+                known.broken.retain(|it| it.secret != shown);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Packing costs time that others on the thread would miss.
+async fn packed(record: Record) -> Result<(Arc<Record>, PackedRecord), StorageError> {
+    let record = Arc::new(record);
+    let shared = record.clone();
+    let packed = tokio::task::spawn_blocking(move || storage::pack(&shared)).await;
+    let broken = |_| ClusterError::NoAnswer("packing the record was interrupted".to_owned());
+    let packed = packed.map_err(|it| StorageError::Cluster(broken(it), String::new()))?;
+    Ok((record, packed?))
+}
+
+/// The merge patch that replaces labels.
+fn replaced(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Value {
+    let gone = before.keys().filter(|key| !after.contains_key(*key));
+    let gone = gone.map(|key| (key.clone(), Value::Null));
+    let now = after.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str())));
+    Value::Object(gone.chain(now).collect())
+}
+
+#[cfg(test)]
+mod tests;
