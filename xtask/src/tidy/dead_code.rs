@@ -18,7 +18,7 @@ fn libraries() -> Vec<String> {
 }
 
 /// Every identifier of a text, those in macros included.
-fn identifiers(tokens: TokenStream, all: &mut BTreeSet<String>) {
+pub(super) fn identifiers(tokens: TokenStream, all: &mut BTreeSet<String>) {
     for token in tokens {
         match token {
             TokenTree::Ident(name) => {

@@ -1,7 +1,7 @@
 //! Names by which a search finds what one looks for, and signatures that say what their parts are.
 //!
 //! Here: habits of code that no lint knows, counted over the workspace without its tests. Each has a bound, which only goes
-//! down: a change that removes some lowers it. Elsewhere: words in comments and messages (`words`), lints (`lints`).
+//! down: a change that removes some lowers it. Elsewhere: words of names, comments and messages (`words`), lints (`lints`).
 
 use std::collections::BTreeMap;
 
@@ -94,12 +94,6 @@ const IRREGULAR: [&str; 52] = [
 /// Nouns that end in `ed`.
 const NOUNS: [&str; 4] = ["Feed", "Need", "Seed", "Embed"];
 
-/// Words that identifiers do not have.
-const NO_NAMES: [&str; 4] = ["nobody", "somebody", "whoever", "told"];
-
-/// Identifiers with one of those words.
-const MAX_ODD_WORDS: usize = 0;
-
 const NUMBERS: [&str; 9] = ["u8", "u16", "u32", "u64", "usize", "i32", "i64", "f64", "Duration"];
 
 /// What was found of each habit, each as `file: name`.
@@ -110,7 +104,6 @@ struct Habits {
     tuple_parameters: Vec<String>,
     double_bindings: Vec<String>,
     nested_results: Vec<String>,
-    odd_words: Vec<String>,
 }
 
 fn is_participle(name: &str) -> bool {
@@ -213,9 +206,6 @@ impl Habits {
         if is_test {
             return;
         }
-        if word.to_lowercase().split('_').any(|part| NO_NAMES.contains(&part)) {
-            self.odd_words.push(at(&word));
-        }
         match (&*word, next) {
             ("const", Some(name)) if is_punct(tokens.get(2), ':') => {
                 let type_ = tokens[3..].iter().take_while(|it| !is_punct(Some(it), '='));
@@ -275,7 +265,6 @@ impl Habits {
             ("functions with a tuple as parameter", &self.tuple_parameters, MAX_TUPLE_PARAMETERS),
             ("several bindings in a `let`", &self.double_bindings, MAX_DOUBLE_BINDINGS),
             ("nested results", &self.nested_results, MAX_NESTED_RESULTS),
-            ("identifiers with words of no field", &self.odd_words, MAX_ODD_WORDS),
         ] {
             if found.len() > most {
                 let all = found.join("\n  ");
@@ -315,5 +304,4 @@ fn each_habit_is_found() {
     assert_eq!(habits.tuple_parameters, ["a.rs: a"]);
     assert_eq!(habits.double_bindings.len(), 1);
     assert_eq!(habits.nested_results.len(), 1);
-    assert_eq!(habits.odd_words, ["a.rs: Told", "a.rs: told"]);
 }

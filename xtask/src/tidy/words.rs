@@ -1,8 +1,14 @@
 //! Words that a Kubernetes engineer would neither search for nor understand at once, and what to write instead.
 //!
-//! Here: the lists, and where they apply: Rust sources, pages and `deploy/chart/files/crds`. Elsewhere: the terms that we use
-//! (`docs/glossary.md`), and how messages are written (`CONTRIBUTING.md`).
+//! Here: the lists, and where they apply: Rust sources (messages, comments, identifiers, names of files), pages and
+//! `deploy/chart/files/crds`. Elsewhere: the terms that we use (`docs/glossary.md`), how messages are written
+//! (`CONTRIBUTING.md`), and what else names say (`names`).
 
+use std::collections::BTreeSet;
+
+use proc_macro2::TokenStream;
+
+use super::dead_code::identifiers;
 use super::{assert_none, files, read};
 
 /// Phrases that appear nowhere: neither in names and comments nor in messages.
@@ -47,6 +53,17 @@ const UNREAD: &[(&str, &str)] = &[
     ("texts", "strings, or messages"),
     ("tried again", "retried"),
     ("whoever", "who"),
+];
+
+/// Words that comments, identifiers and names of files do not have: they hide which client, controller, user or object acts.
+const HIDING_WHO_ACTS: &[(&str, &str)] = &[
+    ("nobody", "which client, controller or user does not act"),
+    ("somebody", "another client, user or controller"),
+    ("told", "reported, or which condition, event or message says it"),
+    ("whoever", "the client, user, controller or caller that acts"),
+    ("wish", "spec, or desired state"),
+    ("wished", "desired"),
+    ("wishes", "specs, or desired states"),
 ];
 
 /// Where a phrase stays, and why.
@@ -109,6 +126,42 @@ fn read_by_users<'t>(path: &str, text: &'t str) -> Vec<(usize, &'t str)> {
     numbered(code).filter(|(_, line)| is_read(line)).collect()
 }
 
+/// The comments of a Rust file, which stand on lines of their own.
+fn comments(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    numbered(text).filter(|(_, line)| line.trim_start().starts_with("//"))
+}
+
+/// The words of an identifier or a path, each of which begins at a `_` or at a capital letter.
+fn words_of(name: &str) -> String {
+    let mut words = String::new();
+    let mut is_after_small = false;
+    for c in name.chars() {
+        if c.is_uppercase() && is_after_small {
+            words.push('_');
+        }
+        is_after_small = !c.is_uppercase();
+        words.extend(c.to_lowercase());
+    }
+    words
+}
+
+/// The comments, the identifiers and the name of a Rust file that hide who acts.
+fn faults_of_actors(path: &str, text: &str) -> Vec<String> {
+    let mut found = faults(path, comments(text), HIDING_WHO_ACTS);
+    let tokens: TokenStream = text.parse().unwrap_or_else(|e| panic!("{path}: {e}"));
+    let mut names = BTreeSet::from([path.to_owned()]);
+    identifiers(tokens, &mut names);
+    for name in names {
+        let words = words_of(&name);
+        for (word, instead) in HIDING_WHO_ACTS {
+            if has(&words, word) && !is_exempt(path, word) {
+                found.push(format!("{path}: `{word}` in `{name}`: write {instead}"));
+            }
+        }
+    }
+    found
+}
+
 pub(super) fn is_test(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("/tests.rs") || path.ends_with("/testing.rs")
 }
@@ -124,6 +177,31 @@ fn names_comments_and_messages_use_the_terms_of_the_field() {
         }
     }
     assert_none(&found);
+}
+
+#[test]
+fn comments_and_names_say_who_acts() {
+    let all = files("", ".rs");
+    assert_none(&all.iter().flat_map(|it| faults_of_actors(it, &read(it))).collect::<Vec<_>>());
+}
+
+#[test]
+fn comments_and_names_that_hide_who_acts_are_found() {
+    let text =
+        "// Nobody's\nstruct WasTold;\nfn a_wish() { say(\"told\") }\n/// [`Whoever`]\nmod b;\n";
+    let found = faults_of_actors("src/told.rs", text);
+    let places: Vec<&str> = found.iter().filter_map(|it| it.split(": write").next()).collect();
+    assert_eq!(
+        places,
+        [
+            "src/told.rs:1: `nobody`",
+            "src/told.rs:4: `whoever`",
+            "src/told.rs: `told` in `WasTold`",
+            "src/told.rs: `wish` in `a_wish`",
+            "src/told.rs: `told` in `src/told.rs`",
+        ]
+    );
+    assert_none(&faults_of_actors("src/a.rs", "// untold\nstruct Wishbone;\n"));
 }
 
 #[test]
