@@ -1,4 +1,6 @@
-//! What people type: one file per command, and the exit status.
+//! What people type: one file per command, and which one a command line names.
+//!
+//! Elsewhere: what exit codes mean (`cli/exit_code.rs`).
 
 mod alerts;
 mod approve;
@@ -14,6 +16,7 @@ mod crd;
 mod describe;
 mod diff;
 mod events;
+mod exit_code;
 mod export;
 mod fact_source;
 mod get;
@@ -51,10 +54,10 @@ mod values;
 mod version;
 mod why;
 
-use std::process::ExitCode;
-
+use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
+use self::exit_code::{CommandError, ExitCode};
 use windlass_cluster::error::plain;
 use windlass_serve::settings::Settings;
 
@@ -168,82 +171,61 @@ const VALUES: &str = "Print the values of a HelmRelease, and which source sets e
 const VERSION: &str = "Print the version of windlass, and those of what it reproduces";
 const WHY: &str = "Explain why an object is not ready and how to fix it";
 
-/// Exit status of a command that found something to mend.
-const EXIT_PROBLEMS_FOUND: u8 = 1;
-/// Exit status of a command that failed, or was used wrongly.
-const EXIT_FAILED: u8 = 2;
-/// Exit status where the cluster cannot be reached.
-const EXIT_CLUSTER_UNREACHABLE: u8 = 3;
-
 /// Parses the command line and runs what it says.
-pub(crate) fn run() -> ExitCode {
+pub(crate) fn run() -> std::process::ExitCode {
     // Ends here if a shell asks what it may complete.
     clap_complete::CompleteEnv::with_factory(command).var(shell::VARIABLE).complete();
     let line = command_syntax::understood(std::env::args_os().collect());
-    let read = command().try_get_matches_from(&line).and_then(|matches| run_named(&matches));
-    let outcome = match read {
-        Ok(outcome) => outcome,
-        Err(error) => return wrong_usage(&error, &line),
+    let matches = command().try_get_matches_from(&line).map_err(CommandError::Usage);
+    let code = match matches.and_then(|matches| run_named(&matches)) {
+        Ok(code) => code,
+        Err(CommandError::Usage(error)) => wrong_usage(&error, &line),
+        Err(CommandError::Failure(error)) => report_failure(&error),
     };
-    match outcome {
-        Ok(status) => status,
-        // The reader of the output, such as `head`, needs no more of it.
-        Err(error) if is_of_reader(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            #[expect(
-                clippy::print_stderr,
-                reason = "the one place where a failed command is told to a person"
-            )]
-            {
-                eprintln!("windlass: {}", plain(&format!("{error:#}")));
-            }
-            match error.downcast_ref::<connection::Unreachable>() {
-                Some(_) => ExitCode::from(EXIT_CLUSTER_UNREACHABLE),
-                None => ExitCode::from(EXIT_FAILED),
-            }
-        }
-    }
+    code.into()
 }
 
-/// Runs the command that was named; the outer error is that of its flags.
-fn run_named(matches: &ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Error> {
-    Ok(match matches.subcommand() {
-        Some(("alerts", given)) => alerts::run(&flags(given)?),
-        Some(("approve", given)) => approve::run(&flags(given)?),
-        Some(("audit", given)) => audit::run(&flags(given)?),
-        Some(("bootstrap", given)) => bootstrap::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
-        // Its errors are worded as kustomize words them, so that scripts see no difference.
-        Some(("build", given)) => build::run(&mut flags(given)?),
-        Some(("bundle", given)) => bundle::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
-        Some(("check", given)) => check::run(&flags(given)?),
-        Some(("completion", given)) => shell::complete(flags(given)?).map(|()| ExitCode::SUCCESS),
-        Some(("describe", given)) => describe::run(&flags(given)?),
-        Some(("diff", given)) => diff::run(&flags(given)?),
-        Some(("events", given)) => events::run(&flags(given)?),
-        Some(("export", given)) => export::run(&flags(given)?),
-        Some(("get", given)) => get::run(&flags(given)?),
-        Some(("history", given)) => history::run(&flags(given)?),
-        Some(("crd", given)) => crd::run(&flags(given)?),
-        Some(("incidents", given)) => incidents::run(&flags(given)?),
-        Some(("install", given)) => install::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
-        Some(("helmfile", given)) => Ok(helmfile::run(flags(given)?)),
-        Some(("logs", given)) => logs::run(&flags(given)?),
-        Some(("man", given)) => shell::man(&flags(given)?, command()).map(|()| ExitCode::SUCCESS),
-        Some(("migrate", given)) => migrate::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
-        Some(("serve", given)) => serve::run(flags(given)?).map(|()| ExitCode::SUCCESS),
-        Some(("reconcile", given)) => reconcile::run(&flags(given)?),
-        Some(("resume", given)) => resume::run(&flags(given)?),
-        Some(("rollback", given)) => rollback::run(&flags(given)?),
-        Some(("suspend", given)) => suspend::run(&flags(given)?),
-        Some(("values", given)) => values::run(&flags(given)?),
-        Some(("stats", given)) => stats::run(&flags(given)?),
-        Some(("trace", given)) => trace::run(&flags(given)?),
-        Some(("tree", given)) => tree::run(&flags(given)?),
-        Some(("uninstall", given)) => uninstall::run(&flags(given)?).map(|()| ExitCode::SUCCESS),
-        Some(("version", given)) => version::run(flags(given)?).map(|()| ExitCode::SUCCESS),
-        Some(("why", given)) => why::run(&flags(given)?),
-        Some((_, given)) => Ok(template::run(flags(given)?)),
-        None => Ok(ExitCode::FAILURE),
+/// Runs the command that was named.
+fn run_named(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
+    // clap accepts no line without a command that is declared.
+    let undeclared = || clap::Error::new(ErrorKind::InvalidSubcommand);
+    let (name, given) = matches.subcommand().ok_or_else(undeclared)?;
+    Ok(match name {
+        "alerts" => alerts::run(&flags(given)?)?,
+        "approve" => approve::run(&flags(given)?)?,
+        "audit" => audit::run(&flags(given)?)?,
+        "bootstrap" => bootstrap::run(&flags(given)?)?.into(),
+        "build" => build::run(&mut flags(given)?)?,
+        "bundle" => bundle::run(&flags(given)?)?.into(),
+        "check" => check::run(&flags(given)?)?,
+        "completion" => shell::complete(flags(given)?)?.into(),
+        "crd" => crd::run(&flags(given)?)?,
+        "describe" => describe::run(&flags(given)?)?,
+        "diff" => diff::run(&flags(given)?)?,
+        "events" => events::run(&flags(given)?)?,
+        "export" => export::run(&flags(given)?)?,
+        "get" => get::run(&flags(given)?)?,
+        "helmfile" => helmfile::run(flags(given)?),
+        "history" => history::run(&flags(given)?)?,
+        "incidents" => incidents::run(&flags(given)?)?,
+        "install" => install::run(&flags(given)?)?.into(),
+        "logs" => logs::run(&flags(given)?)?,
+        "man" => shell::man(&flags(given)?, command())?.into(),
+        "migrate" => migrate::run(&flags(given)?)?.into(),
+        "reconcile" => reconcile::run(&flags(given)?)?,
+        "resume" => resume::run(&flags(given)?)?,
+        "rollback" => rollback::run(&flags(given)?)?,
+        "serve" => serve::run(flags(given)?)?.into(),
+        "stats" => stats::run(&flags(given)?)?,
+        "suspend" => suspend::run(&flags(given)?)?,
+        "template" => template::run(flags(given)?),
+        "trace" => trace::run(&flags(given)?)?,
+        "tree" => tree::run(&flags(given)?)?,
+        "uninstall" => uninstall::run(&flags(given)?)?.into(),
+        "values" => values::run(&flags(given)?)?,
+        "version" => version::run(flags(given)?)?.into(),
+        "why" => why::run(&flags(given)?)?,
+        _ => return Err(undeclared().into()),
     })
 }
 
@@ -251,11 +233,20 @@ fn flags<F: FromArgMatches>(given: &ArgMatches) -> Result<F, clap::Error> {
     F::from_arg_matches(given)
 }
 
-/// Whether the reader of the output is gone.
-fn is_of_reader(error: &anyhow::Error) -> bool {
-    let is_pipe = |it: &std::io::Error| it.kind() == std::io::ErrorKind::BrokenPipe;
-    error.is::<connection::OutputError>()
-        && error.chain().filter_map(|it| it.downcast_ref()).any(is_pipe)
+/// Says why a command failed, unless the reader of its output is gone.
+fn report_failure(error: &anyhow::Error) -> ExitCode {
+    let code = ExitCode::of_failure(error);
+    if code == ExitCode::Success {
+        return code;
+    }
+    #[expect(
+        clippy::print_stderr,
+        reason = "the one place where a failed command is told to a person"
+    )]
+    {
+        eprintln!("windlass: {}", plain(&format!("{error:#}")));
+    }
+    code
 }
 
 /// Says what is wrong with a command line: as Helm does of `template`, so that scripts see what they know.
@@ -271,10 +262,12 @@ fn wrong_usage(error: &clap::Error, line: &[std::ffi::OsString]) -> ExitCode {
         {
             eprintln!("windlass: {text}");
         }
-        return ExitCode::from(EXIT_FAILED);
+        return ExitCode::Failed;
     }
     let Some(text) = is_template.then(|| template::explain_usage(error)).flatten() else {
-        error.exit();
+        // A closed stream does not change how the command ends.
+        drop(error.print());
+        return ExitCode::of_usage(error);
     };
     #[expect(
         clippy::print_stderr,
@@ -283,7 +276,7 @@ fn wrong_usage(error: &clap::Error, line: &[std::ffi::OsString]) -> ExitCode {
     {
         eprintln!("Error: {text}");
     }
-    ExitCode::FAILURE
+    ExitCode::UpstreamError
 }
 
 /// What a command prints for `--help`.
@@ -295,8 +288,6 @@ fn help(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::error::ErrorKind;
-
     use super::*;
 
     #[test]
@@ -309,16 +300,6 @@ mod tests {
         let unknown = Some(ErrorKind::UnknownArgument);
         assert_eq!(kind(&["install", "--export", "--version", "v2"]), unknown);
         assert_eq!(kind(&["get", "-V"]), unknown);
-    }
-
-    #[test]
-    fn a_reader_that_is_gone_is_no_failure() {
-        let broken = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-        assert!(is_of_reader(&anyhow::Error::from(broken()).context(connection::OutputError)));
-        // A pipe to something else, such as a program that is called.
-        assert!(!is_of_reader(&anyhow::Error::from(broken())));
-        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
-        assert!(!is_of_reader(&anyhow::Error::from(full).context(connection::OutputError)));
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! which Secrets a Provider names (`notification_controller::delivery`).
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context as _, anyhow};
@@ -19,10 +18,11 @@ use serde_json::json;
 use sources::http::{Clients, Egress};
 
 use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
+use super::kind;
 use super::output::{ReportFormat, report};
 use super::scope::{ClusterScope, Site};
 use super::table::clean_line;
-use super::{EXIT_FAILED, kind};
 use notification_controller::delivery::attempt::{begin, masking, secrets};
 use notification_controller::delivery::transport::{Sender, TransportMessage};
 
@@ -175,21 +175,21 @@ async fn test(site: &Site, args: &Test) -> anyhow::Result<ExitCode> {
         Some(why) => {
             let why = clean_line(&masks.mask(&why));
             say(Mark::Failure, &format!("{subject}: {why}"));
-            Ok(ExitCode::from(EXIT_FAILED))
+            Ok(ExitCode::Failed)
         }
         None if args.dry_run => {
             say(Mark::Action, &format!("{subject}: nothing was sent"));
-            Ok(ExitCode::SUCCESS)
+            Ok(ExitCode::Success)
         }
         None if said.is_empty() => {
             let why =
                 "this event needs no request; services for commits need --metadata revision=…";
             say(Mark::Warning, &format!("{subject}: {why}"));
-            Ok(ExitCode::from(EXIT_FAILED))
+            Ok(ExitCode::Failed)
         }
         None => {
             say(Mark::Success, &format!("{subject}: the service accepted the event"));
-            Ok(ExitCode::SUCCESS)
+            Ok(ExitCode::Success)
         }
     }
 }

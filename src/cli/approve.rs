@@ -3,8 +3,6 @@
 //! The API server decides who may do that; the name of the user is in what is written, and the policy that comes with windlass
 //! compares it. Elsewhere: what approvals mean (engine `lifecycle`).
 
-use std::process::ExitCode;
-
 use anyhow::{Context as _, bail, ensure};
 use clap::Args as ClapArgs;
 use crds::lifecycle::{LifecycleApproval, LifecycleEvent, LifecycleEventStatus, LifecycleState};
@@ -12,6 +10,7 @@ use kube::core::ResourceExt;
 use serde_json::{Value, json};
 
 use super::connection::{Mark, say};
+use super::exit_code::ExitCode;
 use super::kind::{self, ResourceArgument};
 use super::scope::{ClusterScope, Site, say_left_out};
 use super::suspend::MANAGER;
@@ -65,7 +64,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(ExitCode::Success)
     })
 }
 

@@ -2,7 +2,6 @@
 //!
 //! Elsewhere: what an audit says (`crds::release`), writing audits (`windlass_runtime::audit`).
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -13,6 +12,7 @@ use reconcile::Time;
 use serde_json::{Value, json};
 
 use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
 use super::kind::ResourceArgument;
 use super::scope::{NamespaceScope, say_left_out};
 use super::table::{Cell, Colour, Screen, Table};
@@ -115,7 +115,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         say(Mark::Action, &nothing(args));
     }
     say_left_out(&left_out);
-    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
+    Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
 }
 
 /// The text if there are no audits; it names the object, the time and the namespace of the command.

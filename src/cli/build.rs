@@ -9,7 +9,6 @@ mod object;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
@@ -22,6 +21,7 @@ use sources::disk::{self, Disk};
 
 use super::complete;
 use super::connection::print;
+use super::exit_code::ExitCode;
 use super::time_limit;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 
@@ -125,13 +125,13 @@ pub(super) fn run(args: &mut Args) -> anyhow::Result<ExitCode> {
     if let Some(words) = object::named(&args.dirs) {
         let text = object::build(&args.object, &words)?;
         put(&text, &args.output)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(ExitCode::Success);
     }
     Ok(match object::refuse(&args.object).and_then(|()| build(args)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::Success,
         Err(error) => {
             eprintln!("Error: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::UpstreamError
         }
     })
 }

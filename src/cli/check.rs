@@ -1,6 +1,5 @@
 //! `windlass check`: whether a cluster can have windlass, whether it is there and works, and what to do where not.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use apply::health;
@@ -11,6 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::connection::{Connection, Mark, block_on, say};
+use super::exit_code::ExitCode;
 use super::fact_source::open_incidents;
 use super::install::{POLL_INTERVAL, name};
 use super::operators::{self, ApiOperator, LeaseHolder, Operator, Operators, OwnLeases, replicas};
@@ -77,10 +77,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     if found.0.is_empty() {
         say(Mark::Success, "all checks passed");
-        return Ok(ExitCode::SUCCESS);
+        return Ok(ExitCode::Success);
     }
     say(Mark::Failure, &format!("{} check(s) failed", found.0.len()));
-    Ok(ExitCode::FAILURE)
+    Ok(ExitCode::ProblemsFound)
 }
 
 async fn check(cluster: &Cluster, version: &str, args: &Args) -> Findings {

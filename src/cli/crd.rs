@@ -8,7 +8,6 @@ mod stored_exports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::{Args as ClapArgs, Subcommand};
@@ -18,6 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::connection::{Connection, block_on, print};
+use super::exit_code::ExitCode;
 use super::table::{Cell, Screen, Table};
 use super::version::VersionFormat;
 use windlass_cluster::decode::DepthLimitedObject;
@@ -93,7 +93,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let (cluster, live) = args.shown.open().await?;
             let usage = Usage::of(&cluster, &live).await?;
             args.shown.print(&usage, || usage.text(Screen::of_stdout()))?;
-            Ok(ExitCode::SUCCESS)
+            Ok(ExitCode::Success)
         }),
         Some(CrdCommand::Diff { file, shown }) => block_on(async {
             let (cluster, live) = shown.open().await?;
@@ -103,7 +103,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let verdict = object_check::survey(&cluster, "", old, new).await?;
             shown.print(&verdict, || text(&verdict, Screen::of_stdout()))?;
             let is_compatible = verdict.is_compatible();
-            Ok(if is_compatible { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            Ok(if is_compatible { ExitCode::Success } else { ExitCode::ProblemsFound })
         }),
         Some(CrdCommand::Restore { shown, how }) => block_on(restore::run(shown, how)),
     }

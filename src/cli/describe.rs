@@ -1,7 +1,5 @@
 //! `windlass describe`: an object with its conditions, sources, dependencies, what it applied, and its last events.
 
-use std::process::ExitCode;
-
 use cause::{Why, hold, last_seen, object_references};
 use clap::Args as ClapArgs;
 use objects::{Gvk, Object, ObjectId};
@@ -9,6 +7,7 @@ use serde_json::Value;
 
 use super::complete;
 use super::connection::print;
+use super::exit_code::ExitCode;
 use super::kind;
 use super::operators;
 use super::row::{Row, time};
@@ -55,7 +54,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         anyhow::Ok(text(&object, &why, events, Screen::of_stdout(), now))
     })?;
     print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::Success)
 }
 
 async fn events(site: &Site, id: &ObjectId) -> Result<Vec<Object>, String> {

@@ -11,7 +11,6 @@ mod helm_release;
 mod kustomization;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::ensure;
 use clap::Args as ClapArgs;
@@ -20,6 +19,7 @@ use objects::Object;
 use self::change::Difference;
 use super::complete;
 use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
 use super::kind;
 use super::output::{ReportFormat, report};
 use super::render::{self, ArtifactOrigin, BuildableKind, say_suspended, settings};
@@ -108,10 +108,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         anyhow::Ok((predict(&site, object, local, settings).await?, keeps_drift))
     })?;
     let found = tell(&difference, args.output)?;
-    if found == super::EXIT_PROBLEMS_FOUND && keeps_drift {
+    if found == ExitCode::ProblemsFound && keeps_drift {
         say(Mark::Warning, KEPT);
     }
-    Ok(ExitCode::from(found))
+    Ok(found)
 }
 
 /// Whether what a user changes by hand stays until the next upgrade.
@@ -152,11 +152,11 @@ pub(super) async fn predict(
     }
 }
 
-/// Prints what would change, and returns the exit status that says so.
+/// Prints what would change, and returns the exit code that says so.
 ///
 /// # Errors
 /// The reader is gone.
-pub(super) fn tell(difference: &Difference, format: ReportFormat) -> anyhow::Result<u8> {
+pub(super) fn tell(difference: &Difference, format: ReportFormat) -> anyhow::Result<ExitCode> {
     for problem in difference.problems.iter().take(MAX_NAMED_PROBLEMS) {
         say(Mark::Failure, &clean(problem));
     }
@@ -169,8 +169,8 @@ pub(super) fn tell(difference: &Difference, format: ReportFormat) -> anyhow::Res
         print(&format::text(difference, Screen::of_stdout()))?;
     }
     Ok(match (difference.problems.is_empty(), difference.changes.is_empty()) {
-        (false, _) => super::EXIT_FAILED,
-        (true, false) => super::EXIT_PROBLEMS_FOUND,
-        (true, true) => 0,
+        (false, _) => ExitCode::Failed,
+        (true, false) => ExitCode::ProblemsFound,
+        (true, true) => ExitCode::Success,
     })
 }

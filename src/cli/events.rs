@@ -1,7 +1,6 @@
 //! `windlass events`: what happened to objects of windlass and to their sources.
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 
 use cause::{last_seen, object_references};
 use clap::Args as ClapArgs;
@@ -10,6 +9,7 @@ use serde_json::Value;
 
 use super::complete;
 use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
 use super::kind;
 use super::output::{ReportFormat, report};
 use super::scope::{NamespaceScope, Site, say_left_out, shown};
@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     say_left_out(&left_out);
-    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
+    Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
 }
 
 /// What events are wanted of.

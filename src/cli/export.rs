@@ -1,7 +1,5 @@
 //! `windlass export`: objects as manifests that can be committed.
 
-use std::process::ExitCode;
-
 use clap::Args as ClapArgs;
 use objects::Object;
 use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK};
@@ -9,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::complete;
 use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
 use super::kind;
 use super::scope::{NamespaceScope, say_left_out, shown};
 use helm_controller::helm_release::{FORCE_AT, RESET_AT};
@@ -79,7 +78,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if printed == 0 && left_out.is_empty() {
         say(Mark::Action, &args.scope.nothing());
     }
-    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
+    Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
 }
 
 /// Whether a HelmRelease made it, and would make it again.

@@ -1,7 +1,5 @@
 //! `windlass get`: one table of objects of any kinds.
 
-use std::process::ExitCode;
-
 use anyhow::{Context as _, bail};
 use cause::{State, Why, condition, object_references};
 use clap::Args as ClapArgs;
@@ -12,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::complete;
 use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
 use super::fact_source::Facts;
 use super::kind::{self, ResourceArgument};
 use super::operators;
@@ -253,7 +252,7 @@ async fn list(
     printer.writer.end()?;
     say_left_out(&left_out);
     if !left_out.is_empty() {
-        return Ok(ExitCode::from(super::EXIT_FAILED));
+        return Ok(ExitCode::Failed);
     }
     if is_table {
         if printer.printed == 0 {
@@ -264,7 +263,7 @@ async fn list(
         }
         operators::say_doubt(&site.cluster).await;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::Success)
 }
 
 /// How many objects of a kind are explained.
@@ -363,7 +362,7 @@ async fn watch(
             printer.flush()?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::Success)
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ mod remotes;
 use std::io::{Read as _, Write as _};
 use std::num::NonZero;
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -29,6 +28,7 @@ use helmfile::{
     Rendering, Settings, Template, UntilError,
 };
 
+use super::exit_code::ExitCode;
 use super::{template, time_limit};
 use flags::{EnvFormat, HelmfileCommand, ListFormat};
 use keys::OwnKeys;
@@ -38,12 +38,6 @@ use windlass_runtime::time_limit::TimeLimit;
 pub(super) use files::below;
 pub(super) use flags::Flags;
 pub(super) use remotes::Remotes;
-
-/// The exit status of `diff --detailed-exitcode` if anything would change, as helmfile's.
-const EXIT_DIFF_CHANGED: u8 = 2;
-
-/// The exit status if no release was found, as helmfile's.
-const NOTHING_MATCHED: u8 = 3;
 
 /// Runs the command.
 pub(super) fn run(flags: Flags) -> ExitCode {
@@ -77,22 +71,26 @@ pub(super) fn run(flags: Flags) -> ExitCode {
             match (ending, printed.has_releases) {
                 (Ending::Failed(error), _) => {
                     said.push_str(&failure(&error, &stop));
-                    ExitCode::FAILURE
+                    ExitCode::UpstreamError
                 }
                 (Ending::Changed, _) => {
                     said.push_str("Identified at least one change\n");
-                    EXIT_DIFF_CHANGED.into()
+                    ExitCode::HelmfileDiffChanged
                 }
-                (Ending::Done, true) => ExitCode::SUCCESS,
+                (Ending::Done, true) => ExitCode::Success,
                 (Ending::Done, false) => {
                     said.push_str(&format!("err: {}\n", Plan::nothing_matched(&settings)));
-                    if allows_nothing { ExitCode::SUCCESS } else { NOTHING_MATCHED.into() }
+                    if allows_nothing {
+                        ExitCode::Success
+                    } else {
+                        ExitCode::HelmfileNothingMatched
+                    }
                 }
             }
         }
         Err(error) => {
             said = failure(&error, &stop);
-            ExitCode::FAILURE
+            ExitCode::UpstreamError
         }
     };
     // If stderr is closed, the text cannot be shown anywhere.

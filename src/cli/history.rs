@@ -4,7 +4,6 @@
 
 mod unlisted_revisions;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -15,6 +14,7 @@ use serde_json::Value;
 use self::unlisted_revisions::RecordPlace;
 use super::complete;
 use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
 use super::kind;
 use super::operators;
 use super::output::{ReportFormat, report};
@@ -62,15 +62,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         anyhow::Ok((object, entries))
     })?;
     if report(&entries, args.output)?.is_some() {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(ExitCode::Success);
     }
     if entries.is_empty() {
         let text = format!("the status of {} has no history yet", object.id().subject());
         say(Mark::Action, &super::table::clean(&text));
-        return Ok(ExitCode::SUCCESS);
+        return Ok(ExitCode::Success);
     }
     print(&table(&entries, Screen::of_stdout(), jiff::Timestamp::now()))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::Success)
 }
 
 /// The history of an object, the newest first, with the revisions that the storage of Helm has beyond the status.

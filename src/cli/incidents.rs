@@ -5,7 +5,6 @@
 //! Elsewhere: what an Incident says (`crds::incidents`), opening and resolving them (`notification_controller::incident`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, ValueEnum};
@@ -16,6 +15,7 @@ use reconcile::Time;
 use serde_json::{Value, json};
 
 use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
 use super::fact_source::Facts;
 use super::kind::{self, ResourceArgument};
 use super::live_objects::{AppliedObjects, ReportedObjects};
@@ -103,7 +103,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     say_left_out(&context.left_out);
     let is_complete = context.left_out.is_empty();
-    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
+    Ok(if is_complete { ExitCode::Success } else { ExitCode::Failed })
 }
 
 /// What there is besides incidents.

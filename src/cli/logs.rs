@@ -6,7 +6,6 @@
 mod entry;
 mod pods;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
@@ -18,6 +17,7 @@ use self::entry::{Level, LogEntry, Selection};
 use self::pods::{Container, LogTargets};
 use super::complete;
 use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
 use super::kind;
 use super::operators::{self, LeaseHolder};
 use super::scope::{ClusterScope, Site, say_left_out};
@@ -253,7 +253,7 @@ async fn tell(
         say(Mark::Action, "no such lines, in what the running Pods have printed so far");
     }
     say_left_out(&left_out);
-    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
+    Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
 }
 
 /// Hands out lines by their time, with one of each container in memory; returns what could not be read.

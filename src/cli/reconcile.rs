@@ -3,7 +3,6 @@
 //! Elsewhere: choosing objects (`suspend.rs`), what is said when nothing reacts (`operator_wait.rs`).
 
 use std::cell::RefCell;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
@@ -14,6 +13,7 @@ use objects::{Object, ObjectId};
 use serde_json::{Map, Value, json};
 
 use super::connection::{Mark, say};
+use super::exit_code::ExitCode;
 use super::fact_source::{AT_ONCE, resource, unserved};
 use super::kind::{self, ResourceArgument};
 use super::operator_wait::Patience;
@@ -23,7 +23,7 @@ use super::row::Row;
 use super::scope::Site;
 use super::suspend::{ObjectSelectionArgs, change, each};
 use super::table::clean;
-use super::{EXIT_FAILED, why};
+use super::why;
 use helm_controller::helm_release::{FORCE_AT, RESET_AT};
 use windlass_runtime::kind::REQUESTED_AT;
 
@@ -114,7 +114,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             return Ok(ended);
         }
         let all_ready = follow(&site, &asked).await?;
-        Ok(if all_ready { ended } else { ExitCode::from(EXIT_FAILED) })
+        Ok(if all_ready { ended } else { ExitCode::Failed })
     })
 }
 

@@ -4,6 +4,7 @@
 
 use expect_test::expect_file;
 
+use super::exit_code::ExitCode;
 use super::{command, help};
 
 /// Commands whose pages are elsewhere, with those pages.
@@ -26,19 +27,30 @@ Command lines of `flux` are understood where windlass does the same: `-n` before
 Tables are cut to the terminal, and a line whose last columns do not fit ends with `…`; elsewhere, lines are whole. Colors are used on a terminal only, not if `$NO_COLOR` is set, and nothing is said by them alone. Control characters of names, messages and logs are printed as `\\u{1b}`.
 Objects that you may not read are omitted and listed on stderr; nothing is concluded from their absence.
 
-| exit status | meaning |
-|---|---|
-| 0 | success |
-| 1 | something was found: `why` has a cause, `check` a failure |
-| 2 | wrong usage, or the command failed |
-| 3 | the cluster cannot be reached |
+";
 
+/// What exit codes mean, but those of the programs that are followed.
+const EXIT_CODES: [(ExitCode, &str); 4] = [
+    (ExitCode::Success, "success"),
+    (
+        ExitCode::ProblemsFound,
+        "something was found: `why` has a cause, `check` a failure, `diff` and `resume --plan` a change, `crd diff` and `crd restore` an object that does not fit",
+    ),
+    (ExitCode::Failed, "wrong usage, or the command failed, also if only in part"),
+    (ExitCode::ClusterUnreachable, "the cluster cannot be reached"),
+];
+
+const AFTER_EXIT_CODES: &str = "
 `build` of a directory, `template` and `helmfile` have the exit status of the programs that they follow.
 ";
 
 /// The page.
 fn page() -> String {
-    let mut out = BEGIN.to_owned();
+    let mut out = format!("{BEGIN}| exit status | meaning |\n|---|---|\n");
+    for (code, meaning) in EXIT_CODES {
+        out.push_str(&format!("| {} | {meaning} |\n", code.number()));
+    }
+    out.push_str(AFTER_EXIT_CODES);
     for subcommand in command().get_subcommands() {
         let name = subcommand.get_name();
         out.push_str(&format!("\n## windlass {name}\n\n"));

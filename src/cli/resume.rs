@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::IsTerminal as _;
-use std::process::ExitCode;
 
 use ::reconcile::{REQUESTED_REASON, ROLLBACK, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
 use anyhow::{bail, ensure};
@@ -12,6 +11,8 @@ use objects::Object;
 use serde_json::json;
 
 use super::connection::{Mark, agrees, print, say};
+use super::diff;
+use super::exit_code::ExitCode;
 use super::kind::ResourceArgument;
 use super::operators;
 use super::output::ReportFormat;
@@ -21,7 +22,6 @@ use super::render::{self, BuildableKind};
 use super::row::Row;
 use super::suspend::{ObjectSelectionArgs, change, each};
 use super::table::clean;
-use super::{EXIT_FAILED, diff};
 use windlass_serve::settings::Settings;
 
 /// The flags of `windlass resume`.
@@ -64,14 +64,14 @@ is not ready with --wait; 3 if the cluster cannot be reached.";
 /// Nothing is resumed, because something is wrong.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.plan {
-        let (ended, found) = plan(args)?;
-        if ended != ExitCode::SUCCESS || found == EXIT_FAILED {
+        let found = plan(args)?;
+        if found == ExitCode::Failed {
             bail!("nothing was resumed");
         }
         if !args.silent {
             if !std::io::stdin().is_terminal() {
                 say(Mark::Action, "nothing was resumed; --silent resumes without asking");
-                return Ok(ExitCode::from(found));
+                return Ok(found);
             }
             ensure!(agrees("Resume?")?, "nothing was resumed");
         }
@@ -79,10 +79,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     resume(args)
 }
 
-/// Prints what would change. Returns how it ended, and the exit status of what was found.
-fn plan(args: &Args) -> anyhow::Result<(ExitCode, u8)> {
+/// Prints what would change, and returns the exit code that says so.
+fn plan(args: &Args) -> anyhow::Result<ExitCode> {
     let settings = render::settings(&args.flags)?;
-    let found = Cell::new(0);
+    let found = Cell::new(ExitCode::Success);
     let ended = args.chosen.scope.place.run(async |site| {
         each(&site, &args.chosen, async |_, object| {
             let subject = clean(&object.id().subject());
@@ -102,12 +102,13 @@ fn plan(args: &Args) -> anyhow::Result<(ExitCode, u8)> {
             let settings: Settings = settings.clone();
             let difference = diff::predict(&site, object.clone(), None, settings).await?;
             print(&format!("{subject}:\n"))?;
+            // A failure counts more than a change.
             found.set(found.get().max(diff::tell(&difference, ReportFormat::Text)?));
             Ok(())
         })
         .await
     })?;
-    Ok((ended, found.get()))
+    Ok(found.get().max(ended))
 }
 
 fn is_suspended(object: &Object) -> bool {
@@ -164,6 +165,6 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
         });
         let ended = ended.await?;
         let all_ready = reconcile::follow(&site, &runs.into_inner()).await?;
-        Ok(if all_ready { ended } else { ExitCode::from(EXIT_FAILED) })
+        Ok(if all_ready { ended } else { ExitCode::Failed })
     })
 }

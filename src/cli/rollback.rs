@@ -7,7 +7,6 @@
 mod commit;
 
 use std::cell::RefCell;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -21,13 +20,14 @@ use reconcile::{
 use serde_json::{Value, json};
 
 use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
 use super::kind::{self, ResourceArgument};
 use super::operator_wait::Patience;
 use super::release::ReleaseSuspension;
 use super::scope::{ClusterScope, Site};
 use super::suspend::{by, change};
 use super::table::clean;
-use super::{EXIT_FAILED, complete, release};
+use super::{complete, release};
 use windlass_cluster::decode::DepthLimitedObject;
 use windlass_cluster::{Cluster, ClusterError};
 
@@ -113,7 +113,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // What is said if this ends after the suspension without a rollback that succeeded.
     let suspended: RefCell<Option<String>> = RefCell::new(None);
     let ended = args.place.run(async |site| roll_back(&site, args, &suspended).await);
-    if !matches!(&ended, Ok(status) if *status == ExitCode::SUCCESS)
+    if !matches!(ended, Ok(ExitCode::Success))
         && let Some(text) = suspended.into_inner()
     {
         say(Mark::Warning, &text);
@@ -161,14 +161,14 @@ async fn roll_back(
         let why = done.message().unwrap_or_else(|| "the status does not say why".to_owned());
         let text = format!("{subject}: revision {version}, the rollback, failed: {why}");
         say(Mark::Failure, &clean(&text));
-        return Ok(ExitCode::from(EXIT_FAILED));
+        return Ok(ExitCode::Failed);
     }
     let text = format!("{subject}: revision {version} has the contents of revision {}", asked.to);
     say(Mark::Success, &text);
     let known = commit::known(site, &found, asked).await;
     let text = commit::advice(&done, &made, &found, asked, &known);
     print(&clean_lines(&text))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::Success)
 }
 
 fn say_requested(subject: &str, asked: Rollback) {

@@ -1,6 +1,5 @@
 //! Where a command about objects works: cluster, namespaces, time.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -10,6 +9,7 @@ use serde_json::Value;
 
 use super::complete;
 use super::connection::{Mark, Reach, block_on, say};
+use super::exit_code::ExitCode;
 use super::kind::ResourceArgument;
 use super::table::clean;
 use windlass_cluster::discovery::Resource;
@@ -129,7 +129,7 @@ impl ClusterScope {
             let site = self.open().await?;
             match self.timeout {
                 Some(limit) => {
-                    tokio::time::timeout(limit, work(site)).await.unwrap_or(Ok(ExitCode::SUCCESS))
+                    tokio::time::timeout(limit, work(site)).await.unwrap_or(Ok(ExitCode::Success))
                 }
                 None => work(site).await,
             }

@@ -8,6 +8,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::exit_code::ExitCode;
 use crate::controllers::kinds::{self, Process};
 use windlass_cluster::client::{Access, connect};
 use windlass_cluster::election::{Candidate, ElectionState};
@@ -212,7 +213,7 @@ fn stop_signal() -> anyhow::Result<CancellationToken> {
             tokio::select! { _ = term.recv() => {} _ = int.recv() => {} }
             if asked {
                 #[expect(clippy::exit, reason = "asked twice: somebody is in a hurry")]
-                std::process::exit(130);
+                std::process::exit(ExitCode::Interrupted.number().into());
             }
             asked = true;
             tracing::info!("shutting down; waiting for runs in progress");

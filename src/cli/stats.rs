@@ -1,11 +1,10 @@
 //! `windlass stats`: how many objects of each kind are ready, failing and suspended, and what sources store.
 
-use std::process::ExitCode;
-
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
 use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
 use super::kind;
 use super::operators;
 use super::output::{ReportFormat, report};
@@ -105,7 +104,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         say(Mark::Warning, text);
     }
     say_left_out(&left_out);
-    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
+    Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
 }
 
 fn table(counts: &[Count], on: Screen) -> String {

@@ -2,7 +2,6 @@
 //!
 //! Here: choosing objects too, for `resume.rs`. Elsewhere: what a suspension means (`docs/windows-and-holds.md`).
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -18,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::complete;
 use super::connection::{Mark, say};
+use super::exit_code::ExitCode;
 use super::kind::{self, ResourceArgument};
 use super::release::{self, ReleaseSuspension};
 use super::scope::{NamespaceScope, Site, say_left_out};
@@ -219,7 +219,7 @@ pub(super) async fn each(
         }
     }
     say_left_out(&left_out);
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
+    Ok(if failed == 0 { ExitCode::Success } else { ExitCode::Failed })
 }
 
 /// Patches an object, only if it is still the one that was read. Annotations say who asks, for audits; the patch may say why.

@@ -16,7 +16,6 @@ mod usage;
 mod values;
 
 use std::io::Write as _;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,6 +28,7 @@ use helm::render::{Mode, REQUIRED_STACK_BYTES, Release};
 use helm::template::{self, RenderRequest};
 use helm::warning::{Level, Warning};
 
+use super::exit_code::ExitCode;
 use super::time_limit;
 use windlass_runtime::time_limit::TimeLimit;
 
@@ -78,7 +78,7 @@ pub(super) fn run(flags: Flags) -> ExitCode {
     // If the streams are closed, the text cannot be shown anywhere.
     drop(std::io::stdout().lock().write_all(&said.stdout));
     drop(std::io::stderr().lock().write_all(text.as_bytes()));
-    if said.error.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if said.error.is_some() { ExitCode::UpstreamError } else { ExitCode::Success }
 }
 
 /// Loads a chart from a folder or an archive.

@@ -1,7 +1,6 @@
 //! `windlass trace`: from any object of the cluster back to the commit that it comes from.
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 
 use cause::object_references;
 use clap::Args as ClapArgs;
@@ -10,6 +9,7 @@ use serde::Serialize;
 
 use super::complete;
 use super::connection::print;
+use super::exit_code::ExitCode;
 use super::fact_source;
 use super::kind;
 use super::operators;
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if report(&stops, args.output)?.is_none() {
         print(&text(&stops, Screen::of_stdout()))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::Success)
 }
 
 /// The kind and the name: `KIND/NAME`, or the flags of `flux trace`.

@@ -1,7 +1,5 @@
 //! `windlass tree`: what an object applied, down to Pods, each with its health.
 
-use std::process::ExitCode;
-
 use apply::health;
 use cause::object_references;
 use clap::Args as ClapArgs;
@@ -11,6 +9,7 @@ use serde::Serialize;
 
 use super::complete;
 use super::connection::print;
+use super::exit_code::ExitCode;
 use super::fact_source::{self, AT_ONCE};
 use super::kind::{self, ResourceArgument};
 use super::operators;
@@ -92,7 +91,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         draw(&branch, "", "", Screen::of_stdout(), &mut out);
         print(&out)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::Success)
 }
 
 /// A tree with the source of its first object: above it, or below it if the source is made for it, as the HelmChart of a

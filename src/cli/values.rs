@@ -3,7 +3,6 @@
 //! Elsewhere: reading and merging them (`helm_controller::helm_release::values`), the sources (`helm::values::provenance`).
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args as ClapArgs, ValueEnum};
@@ -17,6 +16,7 @@ use serde_json::json;
 
 use super::complete;
 use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
 use super::kind;
 use super::output::{ReportFormat, report};
 use super::scope::{ClusterScope, Site};
@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::Success)
 }
 
 fn table(shown: &[ValueOrigin], on: Screen) -> String {

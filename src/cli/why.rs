@@ -5,8 +5,6 @@
 
 mod all;
 
-use std::process::ExitCode;
-
 use anyhow::bail;
 use cause::{Advice, State, Why};
 use clap::Args as ClapArgs;
@@ -16,6 +14,7 @@ use serde::Serialize;
 
 use super::complete;
 use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
 use super::fact_source::Facts;
 use super::kind::{self, ResourceArgument};
 use super::operators;
@@ -106,11 +105,9 @@ async fn each(site: &Site, args: &Args, targets: &[ResourceArgument]) -> anyhow:
 fn exit_code(whys: &[Why], is_unread: bool) -> ExitCode {
     let is_hidden = |why: &Why| why.state == State::Hidden;
     match () {
-        () if whys.iter().any(|why| !is_hidden(why) && why.is_finding()) => {
-            ExitCode::from(super::EXIT_PROBLEMS_FOUND)
-        }
-        () if is_unread || whys.iter().any(is_hidden) => ExitCode::from(super::EXIT_FAILED),
-        () => ExitCode::SUCCESS,
+        () if whys.iter().any(|why| !is_hidden(why) && why.is_finding()) => ExitCode::ProblemsFound,
+        () if is_unread || whys.iter().any(is_hidden) => ExitCode::Failed,
+        () => ExitCode::Success,
     }
 }
 
@@ -351,15 +348,12 @@ mod tests {
         let of = |state: State| Why { state, cause: None, ..why() };
         let code = |states: &[State], is_unread: bool| {
             let whys: Vec<Why> = states.iter().map(|state| of(*state)).collect();
-            format!("{:?}", exit_code(&whys, is_unread))
+            exit_code(&whys, is_unread)
         };
-        let status = |code: ExitCode| format!("{code:?}");
-        assert_eq!(code(&[State::Ready], false), status(ExitCode::SUCCESS));
-        let failed = status(ExitCode::from(crate::cli::EXIT_FAILED));
-        assert_eq!(code(&[State::Ready], true), failed);
-        assert_eq!(code(&[State::Ready, State::Hidden], false), failed);
-        let found = status(ExitCode::from(crate::cli::EXIT_PROBLEMS_FOUND));
-        assert_eq!(code(&[State::NotReady, State::Hidden], true), found);
+        assert_eq!(code(&[State::Ready], false), ExitCode::Success);
+        assert_eq!(code(&[State::Ready], true), ExitCode::Failed);
+        assert_eq!(code(&[State::Ready, State::Hidden], false), ExitCode::Failed);
+        assert_eq!(code(&[State::NotReady, State::Hidden], true), ExitCode::ProblemsFound);
     }
 
     /// The reasons that the files below a folder write, without those of tests.

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use jiff::Timestamp;
 use sources::git::push::{
     CommitDetails, CommitIdentity, FileChange, FileMode, PushError, PushOutcome, PushRequest,
-    ReferenceUpdate, Rejection, RejectionCause, UpdateRule, Workspace,
+    ReferenceUpdate, Rejection, RejectionCause, UpdateRule, Workspace, refspec_destination,
 };
 use sources::git::{Error, Reference};
 
@@ -134,7 +134,8 @@ fn several_commits_go_to_several_references_in_one_push() {
     let again = workspace.commit(&change("new/deep/b", "2"), &details("three", at), None);
     assert_eq!(again.unwrap(), None);
     let asked = server.seen().len();
-    let request = to(&["refs/heads/main", "refs/heads/copy", "refs/for/main"]);
+    let review = refspec_destination("HEAD:refs/for/main", "main").unwrap();
+    let request = to(&["refs/heads/main", "refs/heads/copy", &review]);
     let pushed = workspace.push(&request, &case.remote, &case.context).unwrap();
     assert_eq!(pushed.updated.len(), 3);
     assert_eq!(server.seen().len() - asked, 2, "a handshake and a push");

@@ -4,7 +4,6 @@
 //! Elsewhere: making the export (`windlass_runtime::crd_guard::export`), finding it (`stored_exports`), reading it (engine
 //! `crdguard`).
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -18,6 +17,7 @@ use tokio::time::Instant;
 
 use super::stored_exports::CrdExport;
 use super::{CrdCommonArgs, definitions};
+use crate::cli::exit_code::ExitCode;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::{Cluster, ClusterError};
 use windlass_runtime::crd_guard::claims::UNOWNED;
@@ -118,7 +118,7 @@ pub(super) async fn run(shown: &CrdCommonArgs, how: &How) -> anyhow::Result<Exit
         "the export has {total} objects instead of {}",
         stored.objects
     );
-    Ok(if outcome.not_restored == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if outcome.not_restored == 0 { ExitCode::Success } else { ExitCode::ProblemsFound })
 }
 
 /// Where objects are created.

@@ -3,7 +3,6 @@
 //! Elsewhere: one object (`why.rs`), the walk to the cause (engine `cause`), what was applied (`live_objects.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::ExitCode;
 
 use cause::incident::first_of_cycles;
 use cause::{Advice, Cause, Problem, QueryAnswers, State, Why, condition, object_references};
@@ -14,6 +13,7 @@ use serde::{Serialize, Serializer};
 
 use super::Args;
 use crate::cli::connection::print;
+use crate::cli::exit_code::ExitCode;
 use crate::cli::fact_source::Facts;
 use crate::cli::kind::{self, ResourceArgument};
 use crate::cli::live_objects::{AppliedObjects, ReportedObjects};
@@ -143,10 +143,10 @@ pub(super) async fn run(
     Ok(match () {
         // Nothing is reconciled where no operator acts.
         () if !overview.causes.is_empty() || overview.unexplained > 0 || is_unattended => {
-            ExitCode::from(crate::cli::EXIT_PROBLEMS_FOUND)
+            ExitCode::ProblemsFound
         }
-        () if !overview.left_out.is_empty() => ExitCode::from(crate::cli::EXIT_FAILED),
-        () => ExitCode::SUCCESS,
+        () if !overview.left_out.is_empty() => ExitCode::Failed,
+        () => ExitCode::Success,
     })
 }
 

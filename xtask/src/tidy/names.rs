@@ -178,32 +178,66 @@ fn parameters(tokens: &[TokenTree]) -> Option<Vec<TokenTree>> {
     None
 }
 
+/// Whether a `Result` begins here, with its path or without, such as `anyhow::Result<T>`.
+fn is_result(tokens: &[TokenTree]) -> bool {
+    match tokens {
+        [TokenTree::Ident(_), first, second, rest @ ..]
+            if is_punct(Some(first), ':') && is_punct(Some(second), ':') =>
+        {
+            is_result(rest)
+        }
+        _ => ident(tokens.first()).is_some_and(|it| it == "Result") && is_punct(tokens.get(1), '<'),
+    }
+}
+
+/// Where tokens stand.
+#[derive(Debug, Clone, Copy)]
+struct Scope {
+    /// In a test.
+    is_test: bool,
+    /// Directly in the body of an `impl`.
+    is_impl: bool,
+}
+
 impl Habits {
     /// Adds those of a file.
-    fn add(&mut self, path: &str, tokens: TokenStream, is_test: bool) {
+    fn add(&mut self, path: &str, tokens: TokenStream, scope: Scope) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let mut inner = Scope { is_impl: false, ..scope };
         let mut at = 0;
         while at < tokens.len() {
             if is_of_tests(&tokens[at..]) {
                 at += 5;
                 continue;
             }
-            self.add_at(path, &tokens[at..], is_test);
-            if let TokenTree::Group(group) = &tokens[at] {
-                self.add(path, group.stream(), is_test);
+            self.add_at(path, &tokens[at..], scope);
+            match &tokens[at] {
+                TokenTree::Ident(word) if *word == "impl" => inner.is_impl = true,
+                TokenTree::Group(group) => {
+                    let is_body = group.delimiter() == Delimiter::Brace;
+                    let is_impl = inner.is_impl && is_body;
+                    self.add(path, group.stream(), Scope { is_impl, ..scope });
+                    inner.is_impl &= !is_body;
+                }
+                _ => {}
             }
             at += 1;
         }
     }
 
-    fn add_at(&mut self, path: &str, tokens: &[TokenTree], is_test: bool) {
+    fn add_at(&mut self, path: &str, tokens: &[TokenTree], scope: Scope) {
         let Some(word) = ident(tokens.first()) else { return };
         let next = ident(tokens.get(1));
         let at = |name: &str| format!("{path}: {name}");
-        if let ("struct" | "enum" | "type" | "trait" | "union", Some(name)) = (&*word, &next) {
+        // What an `impl` calls a type of its trait is not a definition: the trait names it.
+        let defines = match &*word {
+            "type" => !scope.is_impl,
+            word => ["struct", "enum", "trait", "union"].contains(&word),
+        };
+        if let Some(name) = next.as_ref().filter(|_| defines) {
             self.types.entry(name.clone()).or_default().push(at(name));
         }
-        if is_test {
+        if scope.is_test {
             return;
         }
         match (&*word, next) {
@@ -230,11 +264,7 @@ impl Habits {
                     self.double_bindings.push(at(&tokens[1].to_string()));
                 }
             }
-            ("Result", None)
-                if is_punct(tokens.get(1), '<')
-                    && ident(tokens.get(2)).is_some_and(|it| it == "Result")
-                    && is_punct(tokens.get(3), '<') =>
-            {
+            ("Result", None) if is_punct(tokens.get(1), '<') && is_result(&tokens[2..]) => {
                 self.nested_results.push(at("nested"));
             }
             _ => {}
@@ -281,7 +311,7 @@ fn habits() -> Habits {
         let is_test =
             path.contains("/tests/") || path.ends_with("tests.rs") || path.starts_with("e2e/tests");
         let tokens: TokenStream = read(&path).parse().unwrap_or_else(|e| panic!("{path}: {e}"));
-        habits.add(&path, tokens, is_test);
+        habits.add(&path, tokens, Scope { is_test, is_impl: false });
     }
     habits
 }
@@ -297,11 +327,11 @@ fn names_say_what_they_name() {
 fn each_habit_is_found() {
     let text = include_str!("names/sample.txt");
     let mut habits = Habits::default();
-    habits.add("a.rs", text.parse().unwrap(), false);
+    habits.add("a.rs", text.parse().unwrap(), Scope { is_test: false, is_impl: false });
     let participles = habits.types.keys().filter(|it| is_participle(it)).count();
     assert_eq!((participles, habits.types.len()), (2, 3), "{habits:#?}");
     assert_eq!(habits.one_word_constants, ["a.rs: MOST"]);
     assert_eq!(habits.tuple_parameters, ["a.rs: a"]);
     assert_eq!(habits.double_bindings.len(), 1);
-    assert_eq!(habits.nested_results.len(), 1);
+    assert_eq!(habits.nested_results.len(), 2);
 }

@@ -130,11 +130,11 @@ pub(super) fn report(bytes: &[u8], is_banded: bool, commands: &[Command]) -> Opt
             _ => return None,
         }
     }
-    let is_told = |command: &Command| {
+    let is_reported = |command: &Command| {
         let mut rejected = report.rejected.iter().map(|rejected| &rejected.name);
         report.updated.contains(&command.name) || rejected.any(|name| *name == command.name)
     };
-    commands.iter().all(is_told).then_some(report)
+    commands.iter().all(is_reported).then_some(report)
 }
 
 /// The lines up to a flush packet; `None` if they are cut off or broken.
