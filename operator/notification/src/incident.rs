@@ -8,7 +8,7 @@
 //! Here: one pass, which opens, updates and resolves. Below: what objects report (`observed_objects`), Providers whose
 //! services accept nothing (`deliveries`), the objects that keep incidents (`incident_store`), when writes pause
 //! (`backoff`) and whose turn it is (`namespace_order`), who is sent what about them (`alerts_of_incident`, `notifier`,
-//! `event_text`), and events that are sent after all (`suppression`). Elsewhere: which failures are one incident
+//! `event_text`), and notifications that are sent after all (`suppression`). Elsewhere: which failures are one incident
 //! (`cause::incident`), Alerts and sending (`delivery`).
 
 mod alerts_of_incident;
@@ -43,10 +43,10 @@ use self::namespace_order::Turns;
 use self::notifier::{IncidentNotifier, Notice};
 pub use self::observed_objects::Row;
 use self::observed_objects::{ListedKinds, ObservedObjects};
-use self::suppression::{EventDecision, IncidentNotice, decision};
+use self::suppression::{Decision, decision};
 use super::delivery::incidents::Subscriber;
 use super::delivery::suppression::{Beginning, Topic};
-use super::delivery::{Delivery, LastDeliveries, LastDelivery, ProviderKey};
+use super::delivery::{Delivery, LastDeliveries, LastDelivery, ProviderKey, wait_for_alerts};
 use windlass_runtime::context::Context;
 use windlass_runtime::lifecycle::table::{self, TableChange};
 
@@ -155,7 +155,7 @@ pub async fn run(
 ) {
     let work = async {
         context.cluster.leadership.begun().await;
-        if !delivery.listed().await {
+        if !wait_for_alerts(&context).await {
             return;
         }
         let gone = context.shared::<DeletedIncidents>();
@@ -164,7 +164,7 @@ pub async fn run(
         let mut run = IncidentRun {
             gone,
             book: Book::new(context.clone()),
-            notifier: IncidentNotifier::new(context.clone(), delivery.clone()),
+            notifier: IncidentNotifier::new(context.clone(), delivery.incidents.clone()),
             deliveries: context.shared::<LastDeliveries>(),
             delivered: BTreeMap::new(),
             context,
@@ -180,7 +180,7 @@ pub async fn run(
             run.pass().await;
             tokio::select! {
                 () = tokio::time::sleep(COMPARISON_INTERVAL) => {}
-                () = delivery.outcome() => {}
+                () = delivery.incidents.outcome() => {}
             }
         }
     };
@@ -264,13 +264,13 @@ impl IncidentRun {
         self.notifier.record(&mut self.book).await;
         // All Providers were listed before the first pass, so one that is not seen does not exist.
         let now = jiff::Timestamp::now();
-        self.deliveries.retain(|place| {
-            let provider = self.context.seen::<Provider>(&place.namespace, &place.name);
+        self.deliveries.retain(|key| {
+            let provider = self.context.seen::<Provider>(&key.namespace, &key.name);
             deliveries::is_judged(provider.as_deref(), now)
         });
         let is_failing = self.deliveries.has_failures();
-        let is_kept = self.book.is_kept(self.delivery.is_incident_wanted(), is_failing).await;
-        self.delivery.keeps_incidents(is_kept);
+        let is_kept = self.book.is_kept(self.delivery.incidents.are_wanted(), is_failing).await;
+        self.delivery.incidents.set_kept(is_kept);
         let gone = self.gone.take();
         if gone.dropped > 0 {
             let count = gone.dropped;
@@ -284,7 +284,7 @@ impl IncidentRun {
                 self.tell_end(&incident).await;
             }
         }
-        let subscribers = if is_kept { self.delivery.subscribers() } else { Vec::new() };
+        let subscribers = if is_kept { self.delivery.incidents.subscribers() } else { Vec::new() };
         let listed = ListedKinds::of(&self.rows, &self.context);
         let is_needed = is_kept && (is_failing || self.book.has_unfinished());
         if subscribers.is_empty() && !is_needed {
@@ -483,27 +483,28 @@ impl IncidentRun {
         }
     }
 
-    /// Sends the events after all that no incident replaces.
+    /// Sends the notifications after all that no incident replaces.
     async fn send_suppressed(&mut self, listed: &ListedKinds) {
-        for (step, (topic, beginning)) in self.delivery.suppressed().into_iter().enumerate() {
+        for (step, (topic, beginning)) in self.delivery.suppression.topics().into_iter().enumerate()
+        {
             pause(step).await;
             match self.decision(&topic, beginning, listed) {
-                EventDecision::Wait => {}
-                EventDecision::Forget => self.delivery.forget_suppressed(&topic),
-                EventDecision::Send => self.delivery.send_suppressed(&topic).await,
+                Decision::Wait => {}
+                Decision::Forget => self.delivery.suppression.forget(&topic),
+                Decision::Send => self.delivery.send_suppressed(&topic).await,
             }
         }
     }
 
-    /// What becomes of an event that an incident may say.
-    fn decision(&self, topic: &Topic, beginning: Beginning, listed: &ListedKinds) -> EventDecision {
+    /// What becomes of a notification that an incident may replace.
+    fn decision(&self, topic: &Topic, beginning: Beginning, listed: &ListedKinds) -> Decision {
         let alert = self.context.seen::<Alert>(&topic.namespace, &topic.alert);
         // A deleted or suspended Alert wants nothing.
-        let Some(alert) = alert.filter(|alert| self.delivery.is_sending(alert)) else {
-            return EventDecision::Forget;
+        let Some(alert) = alert.filter(|alert| self.delivery.incidents.is_sending(alert)) else {
+            return Decision::Forget;
         };
-        if !self.delivery.has_incidents(&alert) {
-            return EventDecision::Send;
+        if !self.delivery.incidents.has_incidents(&alert) {
+            return Decision::Send;
         }
         let judged_after = self.judged.at.and_then(|at| at.checked_duration_since(beginning.since));
         let absent = ObjectVerdict { own: Own::Absent, since: None, failure: None };
@@ -511,26 +512,18 @@ impl IncidentRun {
         let verdict = verdict.or_else(|| listed.has(&topic.object).then_some(&absent));
         let failure = verdict.and_then(|it| it.failure.as_ref());
         let identity = failure.map(|it| (it.subject.clone(), it.problem));
-        let notified = identity.map_or(IncidentNotice::NoIncident, |it| self.notified(&it, &alert));
+        let notified = identity.and_then(|it| self.notified(&it, &alert));
         decision(beginning, judged_after, verdict, notified)
     }
 
-    /// What an Alert is sent about the incident of a failure.
-    fn notified(&self, identity: &IncidentIdentity, alert: &Alert) -> IncidentNotice {
+    /// What an Alert is sent about the incident of a failure; none if no incident is open.
+    fn notified(&self, identity: &IncidentIdentity, alert: &Alert) -> Option<Notice> {
         let own = self.book.of(identity);
         if let Some(own) = own.filter(|it| incident_store::state(it) == Some(IncidentState::Open)) {
-            return match self.notifier.notice(&own, alert) {
-                Notice::Sent => IncidentNotice::Sent,
-                Notice::Due => IncidentNotice::Due,
-                Notice::Denied => IncidentNotice::Denied,
-            };
+            return Some(self.notifier.notice(&own, alert));
         }
-        match self.book.of_other_shard(identity) {
-            Some(other) if self.notifier.notice(&other, alert) == Notice::Sent => {
-                IncidentNotice::Sent
-            }
-            Some(_) | None => IncidentNotice::NoIncident,
-        }
+        let other = self.book.of_other_shard(identity)?;
+        Some(self.notifier.notice(&other, alert)).filter(|notice| *notice == Notice::Sent)
     }
 
     /// Sends that an incident has ended.

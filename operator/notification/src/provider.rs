@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::ResourceExt as _;
 
-use super::delivery::Lanes;
+use super::delivery::ProviderQueues;
 use windlass_cluster::kind::OurKind;
 use windlass_runtime::context::Context;
 use windlass_runtime::hold;
@@ -40,7 +40,7 @@ impl ControllerKind for ProviderController {
         async move {
             let namespace = object.namespace().unwrap_or_default();
             let name = object.name_any();
-            context.shared::<Lanes>().ring(&namespace, &name);
+            context.shared::<ProviderQueues>().ring(&namespace, &name);
             tend(&object, &context).await
         }
         .boxed()

@@ -17,7 +17,8 @@ use notify::{
 use objects::Masking;
 use url::Url;
 
-use super::incidents;
+use super::alert_warnings::dispatch_failed;
+use super::incidents::bare_alert;
 use super::spool::Notification;
 use super::transport::{Sender, TransportMessage};
 use windlass_cluster::{Cluster, ClusterError};
@@ -103,8 +104,10 @@ async fn send_notification(
     let provider = context.seen::<Provider>(namespace, &notification.provider);
     let alert = context.seen::<Alert>(namespace, &notification.alert);
     // A service that got the beginning of an incident gets its end, also if the Alert is gone.
-    let alert =
-        alert.or_else(|| notification.ends_incident().then(|| incidents::bare(notification)));
+    let alert = alert.or_else(|| {
+        let bare = || Arc::new(bare_alert(namespace, &notification.alert));
+        notification.ends_incident().then(bare)
+    });
     let (Some(provider), Some(alert)) = (provider, alert) else { return DeliveryOutcome::Unwanted };
     let now = jiff::Timestamp::now();
     if is_suspended(&*provider, now) || is_suspended(&*alert, now) {
@@ -162,14 +165,10 @@ async fn send_notification(
 /// A warning about something that failed before the engine was asked.
 fn failed(event: &notify::Event, why: &str) -> Warning {
     let object = &event.object;
-    Warning {
-        reason: "NotificationDispatchFailed",
-        message: format!(
-            "failed to dispatch notification for {}/{}/{}: {why}",
-            object.kind, object.namespace, object.name
-        ),
-        annotations: BTreeMap::new(),
-    }
+    dispatch_failed(format!(
+        "failed to dispatch notification for {}/{}/{}: {why}",
+        object.kind, object.namespace, object.name
+    ))
 }
 
 /// What the engine makes of it; an expression of the Provider may be evaluated here.
@@ -182,11 +181,10 @@ pub fn begin(
     alert: &Alert,
     secrets: &BTreeMap<String, Secret>,
 ) -> Result<Dispatch, String> {
-    let unreadable = |error: &dyn std::fmt::Display| error.to_string();
-    let provider = serde_json::to_value(provider).map_err(|error| unreadable(&error))?;
-    let provider = notify::Provider::new(provider).map_err(|error| unreadable(&error))?;
-    let alert = serde_json::to_value(alert).map_err(|error| unreadable(&error))?;
-    let alert = notify::Alert::new(alert).map_err(|error| unreadable(&error))?;
+    let provider = serde_json::to_value(provider).map_err(|error| error.to_string())?;
+    let provider = notify::Provider::new(provider).map_err(|error| error.to_string())?;
+    let alert = serde_json::to_value(alert).map_err(|error| error.to_string())?;
+    let alert = notify::Alert::new(alert).map_err(|error| error.to_string())?;
     let now = jiff::Timestamp::now().as_second();
     let secret = |_: &str, name: &str| secrets.get(name).cloned();
     Ok(Dispatch::new(event, &provider, &alert, now, &secret))

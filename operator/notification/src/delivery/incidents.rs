@@ -1,10 +1,10 @@
 //! Notifications about incidents: which Alerts have incidents, what waits to be sent about one, and what was sent.
 //!
 //! What was sent stands in the status of the Incident, which another task writes. A step is known here from the moment in
-//! which it waits until that task takes its outcome, so that none is sent twice.
+//! which its notification waits until that task takes its outcome, so that none is sent twice.
 //!
 //! Elsewhere: the incidents themselves (`incident`), what services are sent (`engines/notify`), waiting
-//! (`spool`), attempts (`provider_queue`).
+//! (`notification_queue`), attempts (`provider_queue`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,15 +14,16 @@ use std::time::Duration;
 use crds::incidents::{Incident, IncidentState, IncidentStep};
 use crds::notification::{Alert, AlertSpec, Provider};
 use kube::core::ResourceExt as _;
-use notify::{EventSourceSelector, RoutingDecision, Warning};
+use notify::EventSourceSelector;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::Delivery;
-use super::provider_queues::ProviderKey;
-use super::spool::{MAX_NOTIFICATION_BYTES, Notification};
-use windlass_cluster::metrics::NotificationOutcome;
+use super::alert_router::{AlertRouter, Labels};
+use super::alert_warnings::dispatch_failed;
+use super::notification_queue::NotificationQueue;
+use super::spool::Notification;
+use windlass_runtime::context::Context;
 use windlass_runtime::hold::is_suspended;
 use windlass_runtime::lifecycle::table::Table;
 use windlass_runtime::own_kinds::{EVENT_SOURCES, named};
@@ -85,9 +86,9 @@ impl Mark {
     }
 }
 
-/// Something to be sent about an incident for an Alert.
+/// The identity of a notification about an incident; the step of the Incident that it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct IncidentDelivery {
+pub(crate) struct IncidentNotificationKey {
     /// The namespace of Alert and Provider.
     pub(crate) namespace: String,
     pub(crate) alert: String,
@@ -95,7 +96,7 @@ pub(crate) struct IncidentDelivery {
     pub(crate) mark: Mark,
 }
 
-impl IncidentDelivery {
+impl IncidentNotificationKey {
     /// Whether it is still to be sent, by the Incident as it is now. What is not is due again, or was sent by another process.
     ///
     /// A process that does not act sends no beginning: the one that does knows what is due. It sends the end of what no Incident
@@ -127,21 +128,25 @@ impl IncidentDelivery {
     }
 }
 
-/// The Alert of a notification, of which nothing is left but its name.
-pub(super) fn bare(notification: &Notification) -> Arc<Alert> {
-    Arc::new(bare_alert(&notification.namespace, &notification.alert))
+/// Whether a notification is still to be sent, if it is about an incident; true of any other.
+pub(super) fn is_current(context: &Context, notification: &Notification) -> bool {
+    let Some(step) = notification.step() else { return true };
+    let table = context.shared::<Table<Incident>>();
+    let incident = table.get(&step.mark.namespace, &step.mark.name);
+    step.is_current(incident.as_deref(), context.cluster.leadership.may_act())
 }
 
-fn bare_alert(namespace: &str, name: &str) -> Alert {
+/// An Alert of which nothing is left but its name.
+pub(super) fn bare_alert(namespace: &str, name: &str) -> Alert {
     let mut alert = Alert::new(name, AlertSpec::default());
     alert.metadata.namespace = Some(namespace.to_owned());
     alert
 }
 
-/// How a step ended.
+/// How a notification about an incident ended.
 #[derive(Debug, Clone)]
-pub(crate) struct IncidentDeliveryOutcome {
-    pub(crate) step: IncidentDelivery,
+pub(crate) struct IncidentNotificationOutcome {
+    pub(crate) step: IncidentNotificationKey,
     /// Whether the service accepted it; else it never will.
     pub(crate) is_delivered: bool,
     /// The id that it gave the message.
@@ -161,20 +166,15 @@ pub(crate) enum Choice {
 
 /// Outcomes that were not taken yet.
 #[derive(Default)]
-pub(super) struct Outcomes {
-    /// Whether Incidents can be kept. While that is not known, or their CRD is not installed, each error is sent.
-    is_kept: AtomicBool,
-    /// Alerts that are sent each error, since their namespace has too many with incidents.
-    surplus: Mutex<BTreeSet<ProviderKey>>,
-    ended: Mutex<Vec<IncidentDeliveryOutcome>>,
+pub(super) struct IncidentOutcomes {
+    ended: Mutex<Vec<IncidentNotificationOutcome>>,
     came: Notify,
 }
 
-impl Outcomes {
+impl IncidentOutcomes {
     /// A step has ended.
-    pub(super) fn put(&self, outcome: IncidentDeliveryOutcome) {
-        let mut ended = self.ended.lock();
-        ended.push(outcome);
+    pub(super) fn put(&self, outcome: IncidentNotificationOutcome) {
+        self.ended.lock().push(outcome);
         self.came.notify_one();
     }
 }
@@ -199,8 +199,9 @@ fn duration(alert: &Alert, annotation: &str) -> Result<Option<Duration>, String>
     read.map(Some).map_err(|error| format!("annotation {annotation}: {error}"))
 }
 
-fn place_of(alert: &Alert) -> ProviderKey {
-    ProviderKey { namespace: alert.namespace().unwrap_or_default(), name: alert.name_any() }
+/// Namespace and name of an Alert.
+fn key_of(alert: &Alert) -> [String; 2] {
+    [alert.namespace().unwrap_or_default(), alert.name_any()]
 }
 
 /// The first Alerts of each namespace, and the others.
@@ -210,7 +211,7 @@ struct AlertDivision {
 }
 
 fn divided(mut alerts: Vec<Arc<Alert>>) -> AlertDivision {
-    alerts.sort_by_key(|alert| place_of(alert));
+    alerts.sort_by_key(|alert| key_of(alert));
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let (first, surplus) = alerts.into_iter().partition(|alert| {
         let count = counts.entry(alert.namespace().unwrap_or_default()).or_default();
@@ -228,19 +229,29 @@ fn is_wanting(alert: &Alert, settings: &Settings) -> bool {
     }
 }
 
-impl Delivery {
+/// What Alerts are sent about incidents: which of them have incidents, and their notifications.
+pub(crate) struct IncidentNotifications {
+    router: Arc<AlertRouter>,
+    queue: Arc<NotificationQueue>,
+    /// Whether Incidents can be kept. While that is not known, or their CRD is not installed, each error is sent.
+    is_kept: AtomicBool,
+    /// Alerts that are sent each error, since their namespace has too many with incidents.
+    surplus: Mutex<BTreeSet<[String; 2]>>,
+}
+
+impl IncidentNotifications {
+    pub(super) fn new(router: Arc<AlertRouter>, queue: Arc<NotificationQueue>) -> Self {
+        Self { router, queue, is_kept: AtomicBool::default(), surplus: Mutex::default() }
+    }
+
     /// Whether incidents are sent for an Alert: it asks for them, and its Provider is of a type that can be sent any.
     pub(crate) fn has_incidents(&self, alert: &Alert) -> bool {
-        let is_surplus = || {
-            let surplus = self.outcomes.surplus.lock();
-            surplus.contains(&place_of(alert))
-        };
-        self.may_have_incidents(alert) && !is_surplus()
+        self.may_have_incidents(alert) && !self.surplus.lock().contains(&key_of(alert))
     }
 
     fn may_have_incidents(&self, alert: &Alert) -> bool {
-        self.outcomes.is_kept.load(Ordering::Relaxed)
-            && is_wanting(alert, &self.context.settings)
+        self.is_kept.load(Ordering::Relaxed)
+            && is_wanting(alert, &self.queue.context.settings)
             && self
                 .provider_of(alert)
                 .is_some_and(|provider| notify::has_incidents(provider.spec.type_.as_str()))
@@ -248,39 +259,39 @@ impl Delivery {
 
     fn provider_of(&self, alert: &Alert) -> Option<Arc<Provider>> {
         let namespace = alert.namespace().unwrap_or_default();
-        self.context.seen::<Provider>(&namespace, &alert.spec.provider_ref.name)
+        self.queue.context.seen::<Provider>(&namespace, &alert.spec.provider_ref.name)
     }
 
     /// Whether an Alert asks for incidents, also if they cannot be kept.
-    pub(crate) fn is_incident_wanted(&self) -> bool {
-        let settings = &self.context.settings;
-        self.context.store::<Alert>().state().iter().any(|alert| is_wanting(alert, settings))
+    pub(crate) fn are_wanted(&self) -> bool {
+        let settings = &self.queue.context.settings;
+        self.queue.context.store::<Alert>().state().iter().any(|alert| is_wanting(alert, settings))
     }
 
-    /// Says whether Incidents can be kept.
-    pub(crate) fn keeps_incidents(&self, is_kept: bool) {
-        self.outcomes.is_kept.store(is_kept, Ordering::Relaxed);
+    /// Sets whether Incidents can be kept.
+    pub(crate) fn set_kept(&self, is_kept: bool) {
+        self.is_kept.store(is_kept, Ordering::Relaxed);
     }
 
     /// The Alerts for which incidents are sent now, in the order of their names. Those of a namespace that has too many are sent
     /// each error, and an event says so.
     pub(crate) fn subscribers(&self) -> Vec<Subscriber> {
-        let mut alerts = self.context.store::<Alert>().state();
+        let mut alerts = self.queue.context.store::<Alert>().state();
         alerts.retain(|alert| self.is_sending(alert) && self.may_have_incidents(alert));
         let AlertDivision { first, surplus } = divided(alerts);
         for alert in &surplus {
             let text = format!(
                 "the namespace has more than {MOST_EACH} Alerts with incidents; this one is sent each error instead"
             );
-            self.tell_invalid(alert, text);
+            self.queue.warnings.warn_invalid(alert, text);
         }
-        let surplus = surplus.iter().map(|alert| place_of(alert)).collect();
-        *self.outcomes.surplus.lock() = surplus;
+        let surplus = surplus.iter().map(|alert| key_of(alert)).collect();
+        *self.surplus.lock() = surplus;
         let mut all = Vec::new();
         for alert in first {
             let read = |annotation| {
                 duration(&alert, annotation).unwrap_or_else(|message| {
-                    self.tell_invalid(&alert, message);
+                    self.queue.warnings.warn_invalid(&alert, message);
                     None
                 })
             };
@@ -303,23 +314,15 @@ impl Delivery {
     /// The Alert for which a service got the beginning of an incident, as it sends the end: to the Provider that got
     /// the beginning, also if the Alert names another now or is gone.
     pub(crate) fn alert_as_sent(&self, namespace: &str, name: &str, provider: &str) -> Arc<Alert> {
-        let alert = self.context.seen::<Alert>(namespace, name);
+        let alert = self.queue.context.seen::<Alert>(namespace, name);
         let mut alert = alert.map_or_else(|| bare_alert(namespace, name), |it| (*it).clone());
         provider.clone_into(&mut alert.spec.provider_ref.name);
         Arc::new(alert)
     }
 
-    /// Whether an incident that waits to be sent is still to be sent; true of what is not about one.
-    pub(super) fn is_current(&self, notification: &Notification) -> bool {
-        let Some(step) = notification.step() else { return true };
-        let table = self.context.shared::<Table<Incident>>();
-        let incident = table.get(&step.mark.namespace, &step.mark.name);
-        step.is_current(incident.as_deref(), self.context.cluster.leadership.may_act())
-    }
-
     /// Records on an Alert, and in the log, that the end of an incident cannot be sent to a service.
-    pub(crate) fn tell_unresolvable(&self, step: &IncidentDelivery) {
-        let IncidentDelivery { namespace, alert, provider, mark } = step;
+    pub(crate) fn report_unresolvable(&self, step: &IncidentNotificationKey) {
+        let IncidentNotificationKey { namespace, alert, provider, mark } = step;
         let message = format!(
             "incident {}/{} has ended, but Provider '{provider}', which was sent its beginning, does not exist any more; \
              close it at the service, where its key is {}",
@@ -334,40 +337,32 @@ impl Delivery {
             error = message,
             "cannot send the end of an incident"
         );
-        let annotations = BTreeMap::new();
-        let warning = Warning { reason: "NotificationDispatchFailed", message, annotations };
-        self.warn(namespace, alert, warning);
-    }
-
-    fn tell_invalid(&self, alert: &Alert, message: String) {
-        let namespace = alert.namespace().unwrap_or_default();
-        let name = alert.name_any();
-        let reason = "InvalidConfig";
-        let annotations = BTreeMap::new();
-        self.warn(&namespace, &name, Warning { reason, message, annotations });
+        self.queue.warnings.warn(namespace, alert, dispatch_failed(message));
     }
 
     /// What waits about incidents.
-    pub(crate) fn waiting_steps(&self) -> BTreeSet<IncidentDelivery> {
-        self.spool.steps()
+    pub(crate) fn waiting_steps(&self) -> BTreeSet<IncidentNotificationKey> {
+        self.queue.spool.steps()
     }
 
     /// Outcomes since the last call.
-    pub(crate) fn take_outcomes(&self) -> Vec<IncidentDeliveryOutcome> {
-        std::mem::take(&mut *self.outcomes.ended.lock())
+    pub(crate) fn take_outcomes(&self) -> Vec<IncidentNotificationOutcome> {
+        std::mem::take(&mut *self.queue.incident_outcomes.ended.lock())
     }
 
     /// Returns once there is an outcome.
     pub(crate) async fn outcome(&self) {
-        self.outcomes.came.notified().await;
+        self.queue.incident_outcomes.came.notified().await;
     }
 
     /// What an Alert makes of an event about an object, by all that its spec says.
     pub(crate) async fn choose(&self, event: &Arc<notify::Event>, alert: &Arc<Alert>) -> Choice {
-        match self.decide(event, alert).await {
-            Some(routed) if routed.route.is_some() => Choice::Sent,
-            Some(_) => self.declined(alert),
-            None => Choice::Unknown,
+        let mut labels = Labels::Unread;
+        let decision = self.router.route(event, alert, &mut labels).await;
+        match (labels, decision.route) {
+            (Labels::Unreadable, _) => Choice::Unknown,
+            (_, Some(_)) => Choice::Sent,
+            (_, None) => self.declined(alert),
         }
     }
 
@@ -376,30 +371,18 @@ impl Delivery {
         if self.provider_of(alert).is_some() { Choice::Declined } else { Choice::Unknown }
     }
 
-    /// Has an event about an incident sent for an Alert that selects it.
+    /// Queues the notification about an incident for an Alert that selects it.
     pub(crate) async fn send(
-        self: &Arc<Self>,
+        &self,
         event: notify::Event,
         alert: &Arc<Alert>,
         mark: Mark,
     ) -> Choice {
-        let namespace = alert.namespace().unwrap_or_default();
-        let name = alert.name_any();
-        let event = Arc::new(event);
-        let RoutingDecision { warnings, route } = self.follow_up(&event, alert).await;
-        for warning in warnings {
-            self.warn(&namespace, &name, warning);
-        }
-        let Some(route) = route else { return self.declined(alert) };
-        if route.event.to_json().len() > MAX_NOTIFICATION_BYTES {
-            self.warn(&namespace, &name, super::dispatch::too_large());
-            self.context.metrics.notified(NotificationOutcome::Dropped);
-            return Choice::Declined;
-        }
-        let since = jiff::Timestamp::now().as_second();
-        let provider = &route.provider.metadata.name;
-        let notification = Notification::new(&namespace, &name, provider, &route.event, since);
-        self.put(notification.about(mark)).await;
+        let decision = self.router.follow_up(&Arc::new(event), alert).await;
+        let Some((notification, _)) = self.router.notification(alert, decision) else {
+            return self.declined(alert);
+        };
+        self.queue.put(notification.about(mark)).await;
         Choice::Sent
     }
 }
@@ -426,7 +409,7 @@ mod tests {
         }
     }
 
-    fn step(saying: IncidentTransition, opened: i64) -> IncidentDelivery {
+    fn step(saying: IncidentTransition, opened: i64) -> IncidentNotificationKey {
         let [namespace, alert, provider] = ["apps", "a", "pager"].map(str::to_owned);
         let mark = Mark {
             namespace: "apps".to_owned(),
@@ -437,7 +420,7 @@ mod tests {
             saying,
             thread: None,
         };
-        IncidentDelivery { namespace, alert, provider, mark }
+        IncidentNotificationKey { namespace, alert, provider, mark }
     }
 
     /// An Incident that was opened at the second 7, and what the Provider was sent last.
@@ -455,8 +438,9 @@ mod tests {
     #[test]
     fn a_beginning_that_waited_is_sent_only_while_its_incident_is_open() {
         let opened = step(IncidentTransition::Opened, 7);
-        let current =
-            |step: &IncidentDelivery, incident: &Incident| step.is_current(Some(incident), true);
+        let current = |step: &IncidentNotificationKey, incident: &Incident| {
+            step.is_current(Some(incident), true)
+        };
         assert!(current(&opened, &incident("Open", "pager", None)));
         assert!(current(&opened, &incident("Open", "pager", Some("Failed"))));
         assert!(current(&opened, &incident("Open", "other", Some("Opened"))));
@@ -471,8 +455,9 @@ mod tests {
 
     #[test]
     fn a_standby_sends_nothing_that_another_process_knows_is_due() {
-        let of =
-            |step: &IncidentDelivery, incident: Option<&Incident>| step.is_current(incident, false);
+        let of = |step: &IncidentNotificationKey, incident: Option<&Incident>| {
+            step.is_current(incident, false)
+        };
         let open = incident("Open", "pager", None);
         assert!(!of(&step(IncidentTransition::Opened, 7), Some(&open)));
         assert!(!of(&step(IncidentTransition::Reminded, 7), Some(&open)));
@@ -502,8 +487,7 @@ mod tests {
 
     #[test]
     fn of_an_alert_that_is_gone_its_name_is_left() {
-        let event = notify::Event::default();
-        let alert = bare(&Notification::new("apps", "gone", "pager", &event, 0));
+        let alert = bare_alert("apps", "gone");
         assert_eq!(
             (alert.namespace().as_deref(), alert.name_any().as_str()),
             (Some("apps"), "gone")
@@ -512,25 +496,16 @@ mod tests {
 
     #[test]
     fn a_mark_is_the_same_incident_for_a_service_until_it_is_resolved() {
-        let mark = |saying| Mark {
-            namespace: "apps".to_owned(),
-            name: "i".to_owned(),
-            uid: "u".to_owned(),
-            opened: 7,
-            reason: "Build".to_owned(),
-            saying,
-            thread: None,
-        };
         let [opened, reminded, resolved] = [
             IncidentTransition::Opened,
             IncidentTransition::Reminded,
             IncidentTransition::Resolved,
         ]
-        .map(|it| mark(it).incident());
+        .map(|it| step(it, 7).mark.incident());
         assert_eq!(opened, reminded);
         assert!(opened.is_open && !resolved.is_open);
         assert_eq!((&opened.key, opened.since), (&resolved.key, resolved.since));
-        let again = Mark { opened: 8, ..mark(IncidentTransition::Opened) };
+        let again = step(IncidentTransition::Opened, 8).mark;
         assert_ne!(again.key(), opened.key, "each opening is a page of its own");
     }
 }

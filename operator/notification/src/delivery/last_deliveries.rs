@@ -31,38 +31,38 @@ pub(crate) struct LastDeliveries(Mutex<BTreeMap<ProviderKey, LastDelivery>>);
 
 impl LastDeliveries {
     /// Records what an attempt says of the service of a Provider: nothing, if the service was not asked.
-    pub(super) fn record(&self, place: &ProviderKey, attempt: &DeliveryAttempt) {
+    pub(super) fn record(&self, provider: &ProviderKey, attempt: &DeliveryAttempt) {
         if !attempt.is_of_service {
             return;
         }
         match &attempt.outcome {
-            DeliveryOutcome::Delivered(_) => self.accepted(place),
+            DeliveryOutcome::Delivered(_) => self.accepted(provider),
             DeliveryOutcome::Refused(warning) | DeliveryOutcome::Later(warning, _) => {
-                self.failed(place, &warning.message);
+                self.failed(provider, &warning.message);
             }
             DeliveryOutcome::Unwanted => {}
         }
     }
 
     /// The service of a Provider accepted a notification.
-    fn accepted(&self, place: &ProviderKey) {
-        self.0.lock().insert(place.clone(), LastDelivery::Accepted);
+    fn accepted(&self, provider: &ProviderKey) {
+        self.0.lock().insert(provider.clone(), LastDelivery::Accepted);
     }
 
     /// The service of a Provider did not accept a notification.
-    fn failed(&self, place: &ProviderKey, message: &str) {
+    fn failed(&self, provider: &ProviderKey, message: &str) {
         let mut all = self.0.lock();
-        let since = match all.get(place) {
+        let since = match all.get(provider) {
             Some(LastDelivery::Failed { since, .. }) => *since,
             Some(LastDelivery::Accepted) | None => jiff::Timestamp::now(),
         };
         let message = super::logged(message).to_owned();
-        all.insert(place.clone(), LastDelivery::Failed { since, message });
+        all.insert(provider.clone(), LastDelivery::Failed { since, message });
     }
 
     /// Forgets the results of other Providers.
     pub(crate) fn retain(&self, is_kept: impl Fn(&ProviderKey) -> bool) {
-        self.0.lock().retain(|place, _| is_kept(place));
+        self.0.lock().retain(|provider, _| is_kept(provider));
     }
 
     /// All of them.
@@ -78,27 +78,22 @@ impl LastDeliveries {
 
 #[cfg(test)]
 mod tests {
-    use notify::Warning;
-
+    use super::super::alert_warnings::dispatch_failed;
     use super::*;
 
-    fn place(name: &str) -> ProviderKey {
+    fn provider(name: &str) -> ProviderKey {
         ProviderKey { namespace: "apps".to_owned(), name: name.to_owned() }
     }
 
     #[test]
     fn what_did_not_come_from_a_request_says_nothing_of_the_service() {
-        let warning = || Warning {
-            reason: "Failed",
-            message: "404".to_owned(),
-            annotations: BTreeMap::new(),
-        };
+        let warning = || dispatch_failed("404".to_owned());
         let refused = || DeliveryOutcome::Refused(warning());
         let later = || DeliveryOutcome::Later(warning(), None);
         let accepted = || DeliveryOutcome::Delivered(None);
         let sent = |outcome| DeliveryAttempt { outcome, is_of_service: true };
         let last = LastDeliveries::default();
-        let chat = place("chat");
+        let chat = provider("chat");
         // It panicked or expired, or the Provider or the event is unsuitable.
         last.record(&chat, &DeliveryAttempt::unsent(refused()));
         last.record(&chat, &DeliveryAttempt::unsent(later()));
@@ -118,29 +113,29 @@ mod tests {
     #[test]
     fn the_failure_of_a_provider_that_is_gone_is_forgotten_and_that_of_another_stays() {
         let last = LastDeliveries::default();
-        last.failed(&place("gone"), "404");
-        last.failed(&place("chat"), "404");
-        last.retain(|it| *it == place("chat"));
-        assert_eq!(last.all().into_keys().collect::<Vec<_>>(), [place("chat")]);
+        last.failed(&provider("gone"), "404");
+        last.failed(&provider("chat"), "404");
+        last.retain(|it| *it == provider("chat"));
+        assert_eq!(last.all().into_keys().collect::<Vec<_>>(), [provider("chat")]);
         last.retain(|_| false);
         assert!(!last.has_failures());
     }
 
     #[test]
     fn a_failure_is_as_old_as_the_first_one_since_a_success_and_says_what_the_last_one_did() {
-        let place = place("chat");
+        let provider = provider("chat");
         let last = LastDeliveries::default();
-        let failure = || match last.all().remove(&place) {
+        let failure = || match last.all().remove(&provider) {
             Some(LastDelivery::Failed { since, message }) => Some((since, message)),
             Some(LastDelivery::Accepted) | None => None,
         };
-        last.failed(&place, "404");
+        last.failed(&provider, "404");
         let first = failure().unwrap();
-        last.failed(&place, "410");
+        last.failed(&provider, "410");
         assert_eq!(failure(), Some((first.0, "410".to_owned())));
         assert!(last.has_failures());
-        last.accepted(&place);
-        assert_eq!(last.all().get(&place), Some(&LastDelivery::Accepted));
+        last.accepted(&provider);
+        assert_eq!(last.all().get(&provider), Some(&LastDelivery::Accepted));
         assert!(!last.has_failures());
     }
 }

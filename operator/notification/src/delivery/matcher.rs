@@ -1,17 +1,21 @@
-//! A queue of decisions for each namespace with Alerts, so that patterns of one that take long delay no other.
+//! Matches events with Alerts: the notification of each Alert that selects an event goes into the queue of its Provider.
 //!
-//! Where too much waits, the namespace of which most waits loses its oldest event. Elsewhere: the decision (`dispatch`), the
+//! Events wait in a queue for each namespace with Alerts, so that patterns of one that take long delay no other. Where too
+//! much waits, the namespace of which most waits loses its oldest event. Elsewhere: the decision (`alert_router`), the
 //! threads on which it is made (`windlass_runtime::expressions`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use crds::notification::Alert;
 use futures::FutureExt as _;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
 use super::Delivery;
+use super::alert_router::{Labels, is_of_incident};
+use super::suppression::Topic;
 use windlass_cluster::metrics::NotificationOutcome;
 
 /// How many bytes of events wait at most for decisions. An event counts once for each namespace in which it waits.
@@ -41,12 +45,11 @@ struct Queues {
     bytes: usize,
 }
 
-/// The queues of events to match against Alerts, one for each namespace with Alerts, so that slow patterns
-/// delay no other namespace. Clones share the queues.
-#[derive(Clone, Default)]
-pub(super) struct Deciding {
-    queues: Arc<Mutex<Queues>>,
-    working: TaskTracker,
+/// Matches events with Alerts, in a task for each namespace with Alerts, so that slow patterns delay no other namespace.
+pub(super) struct AlertMatcher {
+    delivery: Arc<Delivery>,
+    queues: Mutex<Queues>,
+    workers: TaskTracker,
 }
 
 impl Job {
@@ -101,45 +104,63 @@ impl Queue {
     }
 }
 
-impl Deciding {
-    fn queues(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock()
+impl AlertMatcher {
+    pub(super) fn new(delivery: Arc<Delivery>) -> Self {
+        Self { delivery, queues: Mutex::default(), workers: TaskTracker::new() }
     }
 
-    /// Has the Alerts, whose names are given by namespace, decide about an event soon.
-    pub(super) fn decide(
-        &self,
-        delivery: &Arc<Delivery>,
-        event: &Arc<notify::Event>,
-        alerts: BTreeMap<String, Vec<String>>,
-    ) {
-        for (namespace, alerts) in alerts {
+    /// Has the Alerts that may want an event decide about it soon.
+    pub(super) fn push(self: &Arc<Self>, event: &Arc<notify::Event>) {
+        for (namespace, alerts) in self.delivery.router.candidates(&event.object) {
             let job = Job::new(event.clone(), alerts);
-            let (is_new, dropped) = self.queues().push(&namespace, job, WAITING_BYTES);
+            let (is_new, dropped) = self.queues.lock().push(&namespace, job, WAITING_BYTES);
             for _ in 0..dropped {
-                delivery.context.metrics.notified(NotificationOutcome::Dropped);
+                self.delivery.context.metrics.notified(NotificationOutcome::Dropped);
             }
             if is_new {
-                self.working.spawn(self.clone().work(delivery.clone(), namespace));
+                self.workers.spawn(self.clone().work(namespace));
             }
         }
     }
 
-    /// Returns once all events are decided.
+    /// Returns once all events are matched.
     pub(super) async fn settle(&self) {
-        self.working.close();
-        self.working.wait().await;
+        self.workers.close();
+        self.workers.wait().await;
     }
 
-    async fn work(self, delivery: Arc<Delivery>, namespace: String) {
+    async fn work(self: Arc<Self>, namespace: String) {
         loop {
-            let Some(job) = self.queues().next(&namespace) else { return };
-            let deciding = delivery.dispatch(&job.event, &namespace, &job.alerts);
-            if AssertUnwindSafe(deciding).catch_unwind().await.is_err() {
+            let job = self.queues.lock().next(&namespace);
+            let Some(job) = job else { return };
+            let matching = self.dispatch(&job.event, &namespace, &job.alerts);
+            if AssertUnwindSafe(matching).catch_unwind().await.is_err() {
                 tracing::error!(
                     namespace,
                     "the decision about an event panicked; this is a bug in windlass, please report it"
                 );
+            }
+        }
+    }
+
+    /// Queues the notification of every Alert of a namespace that selects an event. One that an incident may replace waits.
+    async fn dispatch(&self, event: &Arc<notify::Event>, namespace: &str, alerts: &[String]) {
+        let Delivery { context, router, queue, incidents, suppression } = &*self.delivery;
+        let mut labels = Labels::Unread;
+        let is_of_incident = is_of_incident(event);
+        for name in alerts {
+            let Some(alert) = context.seen::<Alert>(namespace, name) else { continue };
+            let decision = router.route(event, &alert, &mut labels).await;
+            let Some((notification, bytes)) = router.notification(&alert, decision) else {
+                continue;
+            };
+            let unheld = if is_of_incident && incidents.has_incidents(&alert) {
+                suppression.hold(Topic::of(&event.object, &notification), notification, bytes)
+            } else {
+                Some(notification)
+            };
+            if let Some(notification) = unheld {
+                queue.put(notification).await;
             }
         }
     }

@@ -16,12 +16,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::quota::Shares;
-use super::incidents::{IncidentDelivery, IncidentTransition, Mark};
+use super::incidents::{IncidentNotificationKey, IncidentTransition, Mark};
 use super::provider_queues::ProviderKey;
 
 /// The folder in that of the artifacts.
@@ -49,7 +49,7 @@ const ALSO_KEPT: u64 = 1 << 20;
 /// Largest notification: the Alert and the controller write metadata of any length. Messages are shorter.
 pub(super) const MAX_NOTIFICATION_BYTES: usize = 256 << 10;
 
-/// An event on its way to a Provider.
+/// What an Alert sends to its Provider about an event that it selected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Notification {
     /// The namespace of Alert and Provider.
@@ -93,12 +93,12 @@ impl Notification {
         notify::Event { nanoseconds: self.nanoseconds, lacks_metadata: false, incident, ..event }
     }
 
-    /// What is to be sent about an incident, and for whom.
-    pub(super) fn step(&self) -> Option<IncidentDelivery> {
+    /// Its identity, if it is about an incident.
+    pub(super) fn step(&self) -> Option<IncidentNotificationKey> {
         let mark = self.incident.clone()?;
         let [namespace, alert, provider] =
             [&self.namespace, &self.alert, &self.provider].map(Clone::clone);
-        Some(IncidentDelivery { namespace, alert, provider, mark })
+        Some(IncidentNotificationKey { namespace, alert, provider, mark })
     }
 
     /// Whether it says that an incident has ended.
@@ -106,7 +106,7 @@ impl Notification {
         self.incident.as_ref().is_some_and(|mark| mark.saying == IncidentTransition::Resolved)
     }
 
-    pub(super) fn place(&self) -> ProviderKey {
+    pub(super) fn provider_key(&self) -> ProviderKey {
         ProviderKey { namespace: self.namespace.clone(), name: self.provider.clone() }
     }
 
@@ -118,7 +118,7 @@ impl Notification {
 struct SpoolEntry {
     namespace: String,
     bytes: u64,
-    step: Option<IncidentDelivery>,
+    step: Option<IncidentNotificationKey>,
     /// It is in no file, or short enough to be here as well.
     kept: Option<Arc<Notification>>,
 }
@@ -134,6 +134,7 @@ struct State {
 
 /// A store of waiting notifications, one file for each, so that they survive a restart of the process.
 /// If the disk rejects a write, the notification waits in memory.
+#[derive(Default)]
 pub(super) struct Spool {
     folder: PathBuf,
     bounds: Bounds,
@@ -173,21 +174,10 @@ impl Spool {
             };
             state.next = state.next.max(number.saturating_add(1));
             state.insert(number, &notification, bytes, None);
-            found.push((number, notification.place()));
+            found.push((number, notification.provider_key()));
         }
         found.sort_by_key(|(number, _)| *number);
         (Self { folder, bounds, state: Mutex::new(state) }, found)
-    }
-
-    /// Where there is no folder at all.
-    pub(super) fn in_memory() -> (Self, Vec<(u64, ProviderKey)>) {
-        let bounds = Bounds::default();
-        let state = Mutex::default();
-        (Self { folder: PathBuf::new(), bounds, state }, Vec::new())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 
     fn path(&self, number: u64) -> PathBuf {
@@ -195,13 +185,13 @@ impl Spool {
     }
 
     /// What waits about incidents.
-    pub(super) fn steps(&self) -> BTreeSet<IncidentDelivery> {
-        self.state().entries.values().filter_map(|entry| entry.step.clone()).collect()
+    pub(super) fn steps(&self) -> BTreeSet<IncidentNotificationKey> {
+        self.state.lock().entries.values().filter_map(|entry| entry.step.clone()).collect()
     }
 
     /// How many wait.
     pub(super) fn len(&self) -> usize {
-        self.state().entries.len()
+        self.state.lock().entries.len()
     }
 
     /// Has a notification wait. Where there is no room, the namespace of which most waits makes some, this one's included:
@@ -213,10 +203,10 @@ impl Spool {
         let mut put = Put::default();
         let mut gone = Vec::new();
         let number = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             loop {
-                let is_full = state.shares.count() >= self.bounds.notifications;
-                if !is_full && state.shares.bytes() + bytes <= self.bounds.bytes {
+                let is_full = state.shares.count >= self.bounds.notifications;
+                if !is_full && state.shares.bytes + bytes <= self.bounds.bytes {
                     break;
                 }
                 put.dropped += 1;
@@ -232,7 +222,7 @@ impl Spool {
             }
             let number = state.next;
             state.next = state.next.saturating_add(1);
-            // Until it is in a file it is here, so that the task of its lane finds it.
+            // Until it is in a file it is here, so that the worker of its Provider finds it.
             let notification = Arc::new(notification);
             state.insert(number, &notification, bytes, Some(notification.clone()));
             number
@@ -241,7 +231,7 @@ impl Spool {
         match self.write(number, &text) {
             Ok(()) => {
                 // Else it came to its end meanwhile.
-                if !self.state().written(number) {
+                if !self.state.lock().written(number) {
                     drop(fs::remove_file(self.path(number)));
                 }
             }
@@ -263,12 +253,12 @@ impl Spool {
 
     /// A notification that waits; `None` if it made room for others.
     pub(super) fn read(&self, number: u64) -> Option<Arc<Notification>> {
-        if let Some(kept) = self.state().entries.get(&number)?.kept.clone() {
+        if let Some(kept) = self.state.lock().entries.get(&number)?.kept.clone() {
             return Some(kept);
         }
         let found = read(&self.path(number));
         // It made room meanwhile.
-        if !self.state().entries.contains_key(&number) {
+        if !self.state.lock().entries.contains_key(&number) {
             return None;
         }
         match found {
@@ -283,7 +273,7 @@ impl Spool {
 
     /// A notification has come to its end.
     pub(super) fn remove(&self, number: u64) {
-        let known = self.state().forget(number);
+        let known = self.state.lock().forget(number);
         if known {
             drop(fs::remove_file(self.path(number)));
         }
@@ -386,7 +376,7 @@ mod tests {
             uid: "u".to_owned(),
             opened: 7,
             reason: "Build".to_owned(),
-            saying: super::super::incidents::IncidentTransition::Opened,
+            saying: IncidentTransition::Opened,
             thread: None,
         };
         let number = spool.put(notification("error", "opened").about(mark.clone())).number.unwrap();
@@ -409,7 +399,7 @@ mod tests {
         for _ in 0..50 {
             spool.put(notification("info", &message));
         }
-        let state = spool.state();
+        let state = spool.state.lock();
         let kept = state.entries.values().filter(|entry| entry.kept.is_some()).count();
         assert!(state.kept <= ALSO_KEPT && (20..50).contains(&kept), "{kept}, {}", state.kept);
         drop(state);
@@ -417,7 +407,7 @@ mod tests {
             assert_eq!(spool.read(number).unwrap().event().message.len(), message.len());
             spool.remove(number);
         }
-        assert_eq!(spool.state().kept, 0);
+        assert_eq!(spool.state.lock().kept, 0);
     }
 
     #[test]
@@ -460,7 +450,7 @@ mod tests {
         for _ in 0..20 {
             spool.put(notification("info", &"x".repeat(1_000)));
         }
-        assert!(spool.state().shares.bytes() <= 5_000);
+        assert!(spool.state.lock().shares.bytes <= 5_000);
         assert!((2..5).contains(&spool.len()), "{}", spool.len());
     }
 
@@ -478,12 +468,8 @@ mod tests {
     #[test]
     fn a_namespace_of_which_most_waits_drives_out_nothing_of_others() {
         let of = |namespace: &str, message: &str| {
-            let event = notify::Event {
-                severity: "error".to_owned(),
-                message: message.to_owned(),
-                ..notify::Event::default()
-            };
-            Notification::new(namespace, "alert", "chat", &event, 1_700_000_000)
+            let namespace = namespace.to_owned();
+            Notification { namespace, ..notification("error", message) }
         };
         for bounds in [
             Bounds { notifications: 5, bytes: 1 << 20 },

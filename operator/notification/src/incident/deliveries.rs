@@ -33,8 +33,8 @@ pub(super) fn judge(
     let kind = Provider::kind(&());
     let providers = verdicts.iter_mut().filter(|(id, _)| id.group == group && id.kind == kind);
     for (id, verdict) in providers.filter(|(_, verdict)| verdict.own == Own::Well) {
-        let place = ProviderKey { namespace: id.namespace.clone(), name: id.name.clone() };
-        match deliveries.get(&place) {
+        let key = ProviderKey { namespace: id.namespace.clone(), name: id.name.clone() };
+        match deliveries.get(&key) {
             Some(LastDelivery::Accepted) => {}
             None => verdict.own = Own::Unclear,
             Some(LastDelivery::Failed { since, message }) => {
@@ -81,14 +81,13 @@ mod tests {
     fn a_provider_fails_until_its_service_accepts_a_notification() {
         let id =
             |name: &str| ObjectId::new("apps", name, "notification.toolkit.fluxcd.io", "Provider");
-        let place =
-            |name: &str| ProviderKey { namespace: "apps".to_owned(), name: name.to_owned() };
+        let key = |name: &str| ProviderKey { namespace: "apps".to_owned(), name: name.to_owned() };
         let since = "2026-11-24T12:00:00Z".parse().unwrap();
         let failed = || LastDelivery::Failed { since, message: "status 404".to_owned() };
         let deliveries = BTreeMap::from([
-            (place("failing"), failed()),
-            (place("suspended"), failed()),
-            (place("well"), LastDelivery::Accepted),
+            (key("failing"), failed()),
+            (key("suspended"), failed()),
+            (key("well"), LastDelivery::Accepted),
         ]);
         let verdict = |own| ObjectVerdict { own, since: None, failure: None };
         let mut verdicts = BTreeMap::from([

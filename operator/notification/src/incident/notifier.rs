@@ -24,9 +24,9 @@ use super::alerts_of_incident::{Candidate, MAX_ALERTS_PER_INCIDENT, Places, plac
 use super::event_text::{About, event};
 use super::incident_store::{self, Book, WriteOutcome};
 use super::namespace_order::Turns;
-use crate::delivery::Delivery;
 use crate::delivery::incidents::{
-    Choice, IncidentDelivery, IncidentDeliveryOutcome, IncidentTransition, Mark, Subscriber,
+    Choice, IncidentNotificationKey, IncidentNotificationOutcome, IncidentNotifications,
+    IncidentTransition, Mark, Subscriber,
 };
 use windlass_runtime::context::Context;
 
@@ -46,20 +46,20 @@ const REJECTED_OPENING_RETRY_DELAY: Duration = Duration::from_secs(600);
 /// its Incident holds the outcome.
 pub(super) struct IncidentNotifier {
     context: Arc<Context>,
-    delivery: Arc<Delivery>,
+    incidents: Arc<IncidentNotifications>,
     /// Steps that wait to be sent.
-    waiting: BTreeSet<IncidentDelivery>,
+    waiting: BTreeSet<IncidentNotificationKey>,
     /// Steps that ended and do not stand in a status yet.
-    ended: Vec<IncidentDeliveryOutcome>,
+    ended: Vec<IncidentNotificationOutcome>,
     /// Steps that their Alert does not send, because of its patterns or labels, by their keys.
     declined: BTreeMap<u64, DeclinedStep>,
     keys: RandomState,
     /// Steps that were queued or could not be, and when.
-    tried: BTreeMap<IncidentDelivery, Instant>,
+    tried: BTreeMap<IncidentNotificationKey, Instant>,
     /// Steps that were sent after their Incident was opened again: what the service was sent has ended.
-    late: Vec<IncidentDelivery>,
+    late: Vec<IncidentNotificationKey>,
     /// Ends that cannot be sent because their Provider is gone, which was reported.
-    unresolvable: BTreeSet<IncidentDelivery>,
+    unresolvable: BTreeSet<IncidentNotificationKey>,
     /// Steps that found no place in the status of their Incident in this pass, by their keys.
     without_place: BTreeSet<u64>,
     turns: Turns,
@@ -75,7 +75,7 @@ struct DeclinedStep {
 /// What is due about an incident, for an Alert.
 pub(super) struct Due<'w> {
     pub(super) subscriber: &'w Subscriber,
-    pub(super) step: IncidentDelivery,
+    pub(super) step: IncidentNotificationKey,
     /// Which objects of the incident the Alert names.
     pub(super) offered: BTreeSet<usize>,
 }
@@ -135,7 +135,7 @@ fn due(
 }
 
 /// Whether a service was sent the beginning of an opening that has ended since. Each has a key of its own.
-fn is_late(status: &IncidentStatus, outcome: &IncidentDeliveryOutcome) -> bool {
+fn is_late(status: &IncidentStatus, outcome: &IncidentNotificationOutcome) -> bool {
     let mark = &outcome.step.mark;
     let is_current = incident_store::opened(status).map(Time::as_second) == Some(mark.opened);
     outcome.is_delivered && mark.saying != IncidentTransition::Resolved && !is_current
@@ -144,10 +144,10 @@ fn is_late(status: &IncidentStatus, outcome: &IncidentDeliveryOutcome) -> bool {
 /// The notifications of a status with an outcome; none if it does not belong there, or there is no room.
 fn recorded(
     status: &IncidentStatus,
-    outcome: &IncidentDeliveryOutcome,
+    outcome: &IncidentNotificationOutcome,
     now: Time,
 ) -> Option<Vec<IncidentNotification>> {
-    let IncidentDelivery { namespace, alert, provider, mark } = &outcome.step;
+    let IncidentNotificationKey { namespace, alert, provider, mark } = &outcome.step;
     if incident_store::opened(status).map(Time::as_second) != Some(mark.opened) {
         // It was opened again since.
         return None;
@@ -185,10 +185,10 @@ fn recorded(
 }
 
 impl IncidentNotifier {
-    pub(super) fn new(context: Arc<Context>, delivery: Arc<Delivery>) -> Self {
+    pub(super) fn new(context: Arc<Context>, incidents: Arc<IncidentNotifications>) -> Self {
         Self {
             context,
-            delivery,
+            incidents,
             waiting: BTreeSet::new(),
             ended: Vec::new(),
             declined: BTreeMap::new(),
@@ -204,17 +204,18 @@ impl IncidentNotifier {
     /// Writes what was sent into the statuses. What waits is read before what ended, since a step goes from one to the other.
     pub(super) async fn record(&mut self, book: &mut Book) {
         self.without_place.clear();
-        self.waiting = self.delivery.waiting_steps();
+        self.waiting = self.incidents.waiting_steps();
         let mut ended = std::mem::take(&mut self.ended);
-        ended.extend(self.delivery.take_outcomes());
+        ended.extend(self.incidents.take_outcomes());
         let mut left = MAX_OUTCOMES_PER_PASS;
-        let of = |outcome: IncidentDeliveryOutcome| (outcome.step.mark.namespace.clone(), outcome);
+        let of =
+            |outcome: IncidentNotificationOutcome| (outcome.step.mark.namespace.clone(), outcome);
         for (namespace, outcome) in self.turns.order(ended.into_iter().map(of).collect()) {
             let Mark { name, uid, .. } = &outcome.step.mark;
             let Some(incident) = book.get(&namespace, name, uid) else { continue };
             let status = incident.status.clone().unwrap_or_default();
             if is_late(&status, &outcome) {
-                let IncidentDeliveryOutcome { mut step, message, .. } = outcome;
+                let IncidentNotificationOutcome { mut step, message, .. } = outcome;
                 step.mark.thread = message.or(step.mark.thread);
                 self.late.push(step);
                 continue;
@@ -232,7 +233,7 @@ impl IncidentNotifier {
                 self.ended.push(outcome);
             }
         }
-        let is_current = |step: &IncidentDelivery| {
+        let is_current = |step: &IncidentNotificationKey| {
             let Mark { namespace, name, uid, opened, .. } = &step.mark;
             let incident = book.get(namespace, name, uid);
             let at = incident.and_then(|it| it.status.as_ref().and_then(incident_store::opened));
@@ -251,17 +252,17 @@ impl IncidentNotifier {
     }
 
     /// Whether a step needs nothing to be done.
-    fn is_done(&self, step: &IncidentDelivery, alert: &Alert) -> bool {
+    fn is_done(&self, step: &IncidentNotificationKey, alert: &Alert) -> bool {
         self.is_under_way(step) || self.is_declined(step, alert)
     }
 
-    fn is_under_way(&self, step: &IncidentDelivery) -> bool {
+    fn is_under_way(&self, step: &IncidentNotificationKey) -> bool {
         self.waiting.contains(step)
             || self.tried.contains_key(step)
             || self.ended.iter().any(|outcome| outcome.step == *step)
     }
 
-    fn is_declined(&self, step: &IncidentDelivery, alert: &Alert) -> bool {
+    fn is_declined(&self, step: &IncidentNotificationKey, alert: &Alert) -> bool {
         let version = self.keys.hash_one(alert.resource_version());
         self.declined.get(&self.key(step)).is_some_and(|declined| declined.version == version)
     }
@@ -281,7 +282,7 @@ impl IncidentNotifier {
     }
 
     /// Remembers what became of a step.
-    fn tried(&mut self, step: IncidentDelivery, alert: &Alert, choice: Choice) {
+    fn tried(&mut self, step: IncidentNotificationKey, alert: &Alert, choice: Choice) {
         let now = Instant::now();
         match choice {
             Choice::Sent | Choice::Unknown => {
@@ -300,7 +301,7 @@ impl IncidentNotifier {
         incident: &Incident,
         alert: &Alert,
         saying: IncidentTransition,
-    ) -> IncidentDelivery {
+    ) -> IncidentNotificationKey {
         let status = incident.status.clone().unwrap_or_default();
         let namespace = alert.namespace().unwrap_or_default();
         let name = alert.name_any();
@@ -309,7 +310,7 @@ impl IncidentNotifier {
         let sent = entry(&status, &namespace, &name, &provider)
             .filter(|_| saying != IncidentTransition::Opened);
         let thread = sent.and_then(|sent| sent.thread.clone());
-        IncidentDelivery {
+        IncidentNotificationKey {
             namespace,
             alert: name,
             provider,
@@ -376,7 +377,7 @@ impl IncidentNotifier {
     }
 
     /// A step in a few bytes: those that are declined are as many as Alerts and incidents together make.
-    fn key(&self, step: &IncidentDelivery) -> u64 {
+    fn key(&self, step: &IncidentNotificationKey) -> u64 {
         self.keys.hash_one(step)
     }
 
@@ -398,7 +399,7 @@ impl IncidentNotifier {
             let mut is_known = true;
             for object in offered.into_iter().filter_map(|at| about.get(at)) {
                 let event = Arc::new(event(incident, (object, controller), saying, now));
-                choice = self.delivery.choose(&event, alert).await;
+                choice = self.incidents.choose(&event, alert).await;
                 is_known &= choice != Choice::Unknown;
                 if choice == Choice::Sent {
                     break;
@@ -406,7 +407,7 @@ impl IncidentNotifier {
             }
             if choice == Choice::Sent {
                 let event = event(incident, (subject, controller), saying, now);
-                choice = self.delivery.send(event, alert, step.mark.clone()).await;
+                choice = self.incidents.send(event, alert, step.mark.clone()).await;
             } else if !is_known {
                 choice = Choice::Unknown;
             }
@@ -415,7 +416,7 @@ impl IncidentNotifier {
     }
 
     /// The steps whose end was not sent yet, since their Incident was opened again before they were sent.
-    pub(super) fn take_late(&mut self) -> Vec<IncidentDelivery> {
+    pub(super) fn take_late(&mut self) -> Vec<IncidentNotificationKey> {
         std::mem::take(&mut self.late)
     }
 
@@ -424,16 +425,16 @@ impl IncidentNotifier {
         &self,
         incident: &Incident,
         about: About<'_>,
-        step: IncidentDelivery,
+        step: IncidentNotificationKey,
     ) {
-        let alert = self.delivery.alert_as_sent(&step.namespace, &step.alert, &step.provider);
+        let alert = self.incidents.alert_as_sent(&step.namespace, &step.alert, &step.provider);
         let mut incident = incident.clone();
         let status = incident.status.get_or_insert_default();
         status.opened_at = Time::from_second(step.mark.opened).ok().map(When);
         status.resolved_at = None;
         let saying = IncidentTransition::Resolved;
         let event = event(&incident, about, saying, jiff::Timestamp::now());
-        self.delivery.send(event, &alert, Mark { saying, ..step.mark }).await;
+        self.incidents.send(event, &alert, Mark { saying, ..step.mark }).await;
     }
 
     /// Sends the end of an incident to the Providers that got its beginning, as the status records them, also if the
@@ -441,23 +442,23 @@ impl IncidentNotifier {
     pub(super) async fn resolved(&mut self, incident: &Incident, about: About<'_>) {
         let status = incident.status.clone().unwrap_or_default();
         for sent in status.notifications.iter().filter(|it| it.state == IncidentStep::Opened) {
-            let alert = self.delivery.alert_as_sent(&sent.namespace, &sent.alert, &sent.provider);
+            let alert = self.incidents.alert_as_sent(&sent.namespace, &sent.alert, &sent.provider);
             let step = self.step(incident, &alert, IncidentTransition::Resolved);
             if self.is_done(&step, &alert) {
                 continue;
             }
             if self.context.seen::<Provider>(&sent.namespace, &sent.provider).is_none() {
                 if self.unresolvable.insert(step.clone()) {
-                    self.delivery.tell_unresolvable(&step);
+                    self.incidents.report_unresolvable(&step);
                 }
                 continue;
             }
-            if !self.delivery.is_sending(&alert) {
+            if !self.incidents.is_sending(&alert) {
                 continue;
             }
             let event =
                 event(incident, about, IncidentTransition::Resolved, jiff::Timestamp::now());
-            let choice = self.delivery.send(event, &alert, step.mark.clone()).await;
+            let choice = self.incidents.send(event, &alert, step.mark.clone()).await;
             self.tried(step, &alert, choice);
         }
     }
@@ -468,7 +469,7 @@ mod tests {
     use super::*;
     use crate::incident::testing::{at, status};
 
-    fn outcome(saying: IncidentTransition, is_delivered: bool) -> IncidentDeliveryOutcome {
+    fn outcome(saying: IncidentTransition, is_delivered: bool) -> IncidentNotificationOutcome {
         let opened = at("2026-11-24T12:00:00Z").as_second();
         let mark = Mark {
             namespace: "apps".to_owned(),
@@ -480,8 +481,8 @@ mod tests {
             thread: None,
         };
         let [namespace, alert, provider] = ["apps", "alert", "chat"].map(str::to_owned);
-        let step = IncidentDelivery { namespace, alert, provider, mark };
-        IncidentDeliveryOutcome { step, is_delivered, message: Some("17.25".to_owned()) }
+        let step = IncidentNotificationKey { namespace, alert, provider, mark };
+        IncidentNotificationOutcome { step, is_delivered, message: Some("17.25".to_owned()) }
     }
 
     #[test]

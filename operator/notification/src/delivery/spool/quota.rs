@@ -22,21 +22,13 @@ impl Share {
 #[derive(Default)]
 pub(super) struct Shares {
     of: BTreeMap<String, Share>,
-    count: usize,
-    bytes: u64,
+    /// How many notifications wait.
+    pub(super) count: usize,
+    /// How many bytes they have.
+    pub(super) bytes: u64,
 }
 
 impl Shares {
-    /// How many notifications wait.
-    pub(super) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// How many bytes they have.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// A notification waits.
     pub(super) fn add(&mut self, namespace: &str, number: u64, is_error: bool, bytes: u64) {
         let share = self.of.entry(namespace.to_owned()).or_default();
@@ -99,7 +91,7 @@ mod tests {
         ] {
             shares.add(namespace, number, is_error, bytes);
         }
-        assert_eq!((shares.count(), shares.bytes()), (5, 540));
+        assert_eq!((shares.count, shares.bytes), (5, 540));
         // By number it is `a`, by length `b`.
         assert_eq!(shares.next("c", false, None), Some(1));
         assert_eq!(shares.next("c", false, Some(10)), Some(4));
@@ -114,6 +106,6 @@ mod tests {
             shares.remove(namespace, number, bytes);
             shares.remove(namespace, number, bytes);
         }
-        assert_eq!((shares.count(), shares.bytes(), shares.of.len()), (0, 0, 0));
+        assert_eq!((shares.count, shares.bytes, shares.of.len()), (0, 0, 0));
     }
 }

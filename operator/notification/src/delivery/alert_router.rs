@@ -1,0 +1,333 @@
+//! Which Alerts select an event, and the notification that each of them sends about it.
+//!
+//! Elsewhere: the decision (`notify::route`), in which order events are matched (`matcher`).
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crds::notification::{Alert, Provider};
+use kube::core::ResourceExt as _;
+use notify::{EventSourceSelector, ObjectReference, RoutingDecision, Secret, Settings};
+use objects::Gvk;
+
+use super::alert_warnings::{AlertWarnings, dispatch_failed};
+use super::spool::{MAX_NOTIFICATION_BYTES, Notification};
+use windlass_cluster::metrics::NotificationOutcome;
+use windlass_runtime::context::Context;
+use windlass_runtime::expressions::on_thread;
+use windlass_runtime::hold::is_suspended;
+use windlass_runtime::own_kinds::{EVENT_SOURCES, named};
+
+/// The labels of an object, which are read once an Alert asks for them.
+#[derive(Clone)]
+pub(super) enum Labels {
+    /// They were not needed yet.
+    Unread,
+    /// As they are now; none if the object is gone.
+    Read(Option<BTreeMap<String, String>>),
+    /// The API server did not return them.
+    Unreadable,
+}
+
+/// The cluster, as the decision about one event reads it.
+struct ClusterSnapshot {
+    context: Arc<Context>,
+    labels: Labels,
+    is_asked: Cell<bool>,
+}
+
+impl notify::Cluster for ClusterSnapshot {
+    fn labels(&self, _: &ObjectReference) -> Option<BTreeMap<String, String>> {
+        self.is_asked.set(true);
+        match &self.labels {
+            Labels::Unread | Labels::Unreadable => None,
+            Labels::Read(labels) => labels.clone(),
+        }
+    }
+
+    fn provider(&self, namespace: &str, name: &str) -> Option<notify::Provider> {
+        let provider = self.context.seen::<Provider>(namespace, name)?;
+        let mut read = notify::Provider::new(serde_json::to_value(&*provider).ok()?).ok()?;
+        read.spec.suspend = is_suspended(&*provider, jiff::Timestamp::now());
+        Some(read)
+    }
+
+    /// Routing an event needs no Secret.
+    fn secret(&self, _: &str, _: &str) -> Option<Secret> {
+        None
+    }
+}
+
+/// Decides which Alerts send an event, and makes their notifications.
+pub(super) struct AlertRouter {
+    context: Arc<Context>,
+    warnings: Arc<AlertWarnings>,
+}
+
+impl AlertRouter {
+    pub(super) fn new(context: Arc<Context>, warnings: Arc<AlertWarnings>) -> Self {
+        Self { context, warnings }
+    }
+
+    /// The names of the Alerts that may want events of an object, by namespace.
+    pub(super) fn candidates(&self, object: &ObjectReference) -> BTreeMap<String, Vec<String>> {
+        let mut candidates: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for alert in self.context.store::<Alert>().state() {
+            let more = named(&*alert, EVENT_SOURCES).unwrap_or_else(|message| {
+                self.warnings.warn_invalid(&alert, message);
+                Vec::new()
+            });
+            if may_want(&alert, &more, object) {
+                let names = candidates.entry(alert.namespace().unwrap_or_default()).or_default();
+                names.push(alert.name_any());
+            }
+        }
+        candidates
+    }
+
+    /// What an Alert makes of an event. If it asks for the labels of the object and they were not read, they are read now.
+    pub(super) async fn route(
+        &self,
+        event: &Arc<notify::Event>,
+        alert: &Arc<Alert>,
+        labels: &mut Labels,
+    ) -> RoutingDecision {
+        let (decision, asks_labels) = self.evaluate(event, alert, labels, notify::route).await;
+        if !asks_labels || !matches!(labels, Labels::Unread) {
+            return decision;
+        }
+        *labels = self.labels(&event.object).await;
+        self.evaluate(event, alert, labels, notify::route).await.0
+    }
+
+    /// Where an Alert sends an event about something that it selected before.
+    pub(super) async fn follow_up(
+        &self,
+        event: &Arc<notify::Event>,
+        alert: &Arc<Alert>,
+    ) -> RoutingDecision {
+        self.evaluate(event, alert, &Labels::Read(None), notify::follow_up).await.0
+    }
+
+    /// The notification of an Alert that sends an event, and how many bytes the event has. Warnings are recorded on the
+    /// Alert.
+    pub(super) fn notification(
+        &self,
+        alert: &Alert,
+        decision: RoutingDecision,
+    ) -> Option<(Notification, usize)> {
+        let namespace = alert.namespace().unwrap_or_default();
+        let name = alert.name_any();
+        for warning in decision.warnings {
+            self.warnings.warn(&namespace, &name, warning);
+        }
+        let route = decision.route?;
+        let bytes = route.event.to_json().len();
+        if bytes > MAX_NOTIFICATION_BYTES {
+            // Differs(flux): there it may be of any length. It names no object, so that many of them are one warning.
+            let message = format!(
+                "discarded an event that has more than {} KiB with its metadata; shorten `spec.eventMetadata` of the \
+                 Alert, or the annotations of the object that are part of its events",
+                MAX_NOTIFICATION_BYTES >> 10
+            );
+            self.warnings.warn(&namespace, &name, dispatch_failed(message));
+            self.context.metrics.notified(NotificationOutcome::Dropped);
+            return None;
+        }
+        let since = jiff::Timestamp::now().as_second();
+        let provider = &route.provider.metadata.name;
+        Some((Notification::new(&namespace, &name, provider, &route.event, since), bytes))
+    }
+
+    /// What an Alert makes of an event, and whether it asked for the labels of the object. Its patterns may be much work,
+    /// so namespaces take turns.
+    async fn evaluate(
+        &self,
+        event: &Arc<notify::Event>,
+        alert: &Arc<Alert>,
+        labels: &Labels,
+        route: fn(
+            &notify::Event,
+            &notify::Alert,
+            &dyn notify::Cluster,
+            Settings,
+        ) -> RoutingDecision,
+    ) -> (RoutingDecision, bool) {
+        let namespace = alert.namespace().unwrap_or_default();
+        let seen = ClusterSnapshot {
+            context: self.context.clone(),
+            labels: labels.clone(),
+            is_asked: Cell::new(false),
+        };
+        let settings = Settings {
+            no_cross_namespace: self.context.settings.no_cross_namespace_refs,
+            allows_service_accounts: false,
+            now: jiff::Timestamp::now().as_second(),
+        };
+        let event = event.clone();
+        let alert = alert.clone();
+        let decided = on_thread(&namespace, move || {
+            let alert = readable(&alert)?;
+            let decision = route(&event, &alert, &seen, settings);
+            Some((decision, seen.is_asked.get()))
+        });
+        let warnings = match decided.await {
+            Ok(Some(decided)) => return decided,
+            Ok(None) => Vec::new(),
+            Err(broken) => vec![dispatch_failed(broken.to_string())],
+        };
+        (RoutingDecision { warnings, route: None }, false)
+    }
+
+    /// The labels of an object as they are now.
+    async fn labels(&self, object: &ObjectReference) -> Labels {
+        let gvk = Gvk::new(&object.api_version, &object.kind);
+        let read = async {
+            let resource = self.context.cluster.resource(&gvk).await?;
+            self.context.cluster.get(&resource, &object.namespace, &object.name).await
+        };
+        match read.await {
+            Ok(found) => Labels::Read(found.map(|found| {
+                let labels = found.meta("labels").cloned().unwrap_or_default();
+                serde_json::from_value(labels).unwrap_or_default()
+            })),
+            Err(error) => {
+                tracing::error!(
+                    controller_kind = object.kind,
+                    name = object.name,
+                    namespace = object.namespace,
+                    error = %error,
+                    "failed to read the labels that an Alert asks for"
+                );
+                Labels::Unreadable
+            }
+        }
+    }
+}
+
+/// Whether windlass reconciles a kind, in any group: Alerts select events by kind and name, not by group.
+pub(super) fn is_reconciled(kind: &str) -> bool {
+    crds::names().any(|names| names.kind == kind)
+}
+
+/// Whether an event says that an object fails of which incidents tell.
+pub(super) fn is_of_incident(event: &notify::Event) -> bool {
+    let is_error = event.severity == "error";
+    is_reconciled(&event.object.kind) && cause::reason::is_of_condition(&event.reason, is_error)
+}
+
+/// An Alert as the engine reads it, with what an annotation names besides.
+fn readable(alert: &Alert) -> Option<notify::Alert> {
+    let mut read = notify::Alert::new(serde_json::to_value(alert).ok()?).ok()?;
+    // They are objects of all labels.
+    let more = named(alert, EVENT_SOURCES).unwrap_or_default().into_iter();
+    read.spec
+        .event_sources
+        .extend(more.map(|source| EventSourceSelector { match_labels: None, ..source }));
+    read.spec.suspend = is_suspended(alert, jiff::Timestamp::now());
+    Some(read)
+}
+
+/// Whether an Alert names an object, but for what is costly to find out.
+fn may_want(alert: &Alert, more: &[EventSourceSelector], object: &ObjectReference) -> bool {
+    let own = alert.namespace().unwrap_or_default();
+    let is_it = |kind: &str, namespace: &str, name: &str| {
+        let namespace = if namespace.is_empty() { &own } else { namespace };
+        kind == object.kind && namespace == object.namespace && (name == "*" || name == object.name)
+    };
+    let sources = &alert.spec.event_sources;
+    !is_suspended(alert, jiff::Timestamp::now())
+        && (sources
+            .iter()
+            .any(|it| is_it(&it.kind, it.namespace.as_deref().unwrap_or_default(), &it.name))
+            || more.iter().any(|it| is_it(&it.kind, &it.namespace, &it.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A Kustomization.
+    fn object() -> ObjectReference {
+        let [kind, namespace, name] = ["Kustomization", "apps", "app"].map(str::to_owned);
+        ObjectReference { kind, namespace, name, ..ObjectReference::default() }
+    }
+
+    #[test]
+    fn errors_that_a_condition_repeats_are_of_incidents_and_others_are_not() {
+        let of = |kind: &str, severity: &str, reason: &str| {
+            let [kind, severity, reason] = [kind, severity, reason].map(str::to_owned);
+            let object = ObjectReference { kind, ..object() };
+            is_of_incident(&notify::Event { object, severity, reason, ..notify::Event::default() })
+        };
+        assert!(of("Kustomization", "error", "BuildFailed"));
+        assert!(of("Kustomization", "info", "DependencyNotReady"));
+        assert!(
+            !of("ImageUpdateAutomation", "error", "BuildFailed"),
+            "another controller reconciles it"
+        );
+        assert!(!of("Kustomization", "info", "ReconciliationSucceeded"));
+        assert!(!of("HelmRelease", "error", "AuditFailed"));
+    }
+
+    #[test]
+    fn a_kind_of_ours_is_ours_in_whatever_group() {
+        for kind in ["Kustomization", "HelmRelease", "Helmfile", "ImagePolicy", "ArtifactGenerator"]
+        {
+            assert!(is_reconciled(kind), "{kind}");
+        }
+        for kind in ["ImageUpdateAutomation", "kustomization", ""] {
+            assert!(!is_reconciled(kind), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_suspension_that_has_expired_suspends_no_alert() {
+        let fields = json!({"f:spec": {"f:suspend": {}},
+            "f:metadata": {"f:annotations": {"f:windlass.dev/suspended-until": {}}}});
+        let managed =
+            json!([{"manager": "windlass-cli", "operation": "Update", "fieldsV1": fields}]);
+        let asked = |until: &str| {
+            let alert: Alert = serde_json::from_value(json!({
+                "metadata": {"name": "a", "namespace": "apps", "managedFields": managed,
+                    "annotations": {"windlass.dev/suspended-until": until}},
+                "spec": {"providerRef": {"name": "p"}, "suspend": true,
+                    "eventSources": [{"kind": "Kustomization", "name": "*"}]},
+            }))
+            .unwrap();
+            let is_sent = !readable(&alert).unwrap().spec.suspend;
+            (may_want(&alert, &[], &object()), is_sent)
+        };
+        assert_eq!(asked("2026-01-01T00:00:00Z"), (true, true));
+        assert_eq!(asked("9999-01-01T00:00:00Z"), (false, false));
+        assert_eq!(asked("soon"), (false, false), "it does not expire");
+    }
+
+    #[test]
+    fn an_alert_is_asked_about_objects_that_it_names_only() {
+        let alert = |source: serde_json::Value, suspend: bool| -> Alert {
+            serde_json::from_value(json!({
+                "metadata": {"name": "a", "namespace": "apps"},
+                "spec": {"providerRef": {"name": "p"}, "eventSources": [source], "suspend": suspend},
+            }))
+            .unwrap()
+        };
+        for (source, suspend, expected) in [
+            (json!({"kind": "Kustomization", "name": "*"}), false, true),
+            (json!({"kind": "Kustomization", "name": "app"}), false, true),
+            (json!({"kind": "Kustomization", "name": "app"}), true, false),
+            (json!({"kind": "Kustomization", "name": "ap*"}), false, false),
+            (json!({"kind": "HelmRelease", "name": "*"}), false, false),
+            (json!({"kind": "Kustomization", "name": "*", "namespace": "b"}), false, false),
+        ] {
+            assert_eq!(
+                may_want(&alert(source.clone(), suspend), &[], &object()),
+                expected,
+                "{source}"
+            );
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Warnings on Alerts, as events about them; the same warning is not recorded again for a while.
+//!
+//! Elsewhere: what the engine warns of (`notify::route`), events about Providers (`provider_queue`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crds::notification::Alert;
+use kube::core::ResourceExt as _;
+use notify::Warning;
+use parking_lot::Mutex;
+
+use super::repeated_events::Repetitions;
+use windlass_cluster::events::{Event, Severity};
+use windlass_runtime::context::Context;
+
+/// How often the same warning is recorded on an Alert.
+const REPEATED_WARNING_INTERVAL: Duration = Duration::from_secs(300);
+
+/// Records warnings on Alerts, and remembers those of the last minutes.
+pub(super) struct AlertWarnings {
+    context: Arc<Context>,
+    recent: Mutex<Repetitions>,
+}
+
+impl AlertWarnings {
+    pub(super) fn new(context: Arc<Context>) -> Self {
+        Self { context, recent: Mutex::new(Repetitions::within(REPEATED_WARNING_INTERVAL)) }
+    }
+
+    /// Records a warning on an Alert; the same warning is not recorded again for a while.
+    pub(super) fn warn(&self, namespace: &str, name: &str, warning: Warning) {
+        let Some(alert) = self.context.seen::<Alert>(namespace, name) else { return };
+        let key = format!("{namespace}/{name}/{}/{}", warning.reason, warning.message);
+        let is_repeated = self.recent.lock().is_repeated(&key, Instant::now());
+        if is_repeated {
+            return;
+        }
+        let event = Event {
+            severity: Severity::Error,
+            reason: warning.reason.to_owned(),
+            message: warning.message,
+            metadata: warning.annotations,
+        };
+        self.context.events.announce(&*alert, super::CONTROLLER, event);
+    }
+
+    /// Records on an Alert that one of its annotations is invalid, or is not followed.
+    pub(super) fn warn_invalid(&self, alert: &Alert, message: String) {
+        let warning = Warning { reason: "InvalidConfig", message, annotations: BTreeMap::new() };
+        self.warn(&alert.namespace().unwrap_or_default(), &alert.name_any(), warning);
+    }
+}
+
+/// The warning that a notification was not sent.
+pub(super) fn dispatch_failed(message: String) -> Warning {
+    Warning { reason: "NotificationDispatchFailed", message, annotations: BTreeMap::new() }
+}

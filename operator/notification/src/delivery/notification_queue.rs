@@ -1,0 +1,145 @@
+//! The notifications that wait: each has a file in the spool, and its place in the queue of its Provider.
+//!
+//! Here: what all Providers share, start and end. Elsewhere: files (`spool`), the order for each Provider
+//! (`provider_queues`), sending (`provider_queue`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::alert_warnings::AlertWarnings;
+use super::incidents::IncidentOutcomes;
+use super::last_deliveries::LastDeliveries;
+use super::provider_queue::{ProviderHealth, ProviderWorker};
+use super::provider_queues::{ProviderKey, ProviderQueues};
+use super::spool::{Bounds, Notification, Spool};
+use super::wait_for_alerts;
+use windlass_cluster::metrics::NotificationOutcome;
+use windlass_runtime::context::Context;
+use windlass_runtime::permit::Permits;
+
+/// How many services are asked at once, and how many of them in the name of one namespace.
+const MAX_CONCURRENT_REQUESTS: usize = 64;
+const REQUESTS_EACH: usize = 16;
+
+/// How long attempts under way may take once the process was asked to stop.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+
+/// The notifications that wait for all Providers, and what their workers share. A Provider has a worker while a notification
+/// waits for it.
+pub(super) struct NotificationQueue {
+    pub(super) context: Arc<Context>,
+    pub(super) warnings: Arc<AlertWarnings>,
+    pub(super) spool: Arc<Spool>,
+    pub(super) providers: Arc<ProviderQueues>,
+    pub(super) health: ProviderHealth,
+    pub(super) last: Arc<LastDeliveries>,
+    pub(super) incident_outcomes: IncidentOutcomes,
+    pub(super) permits: Permits,
+    pub(super) stop: CancellationToken,
+    workers: TaskTracker,
+    /// What waited when the process started.
+    found: Mutex<Vec<(u64, ProviderKey)>>,
+}
+
+impl NotificationQueue {
+    /// Reads what waits in the spool. Nothing is sent before [`Self::start`].
+    pub(super) async fn open(
+        context: Arc<Context>,
+        warnings: Arc<AlertWarnings>,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        let storage = context.settings.storage_path.clone();
+        let opened =
+            tokio::task::spawn_blocking(move || Spool::open(&storage, Bounds::default())).await;
+        let (spool, found) = opened.unwrap_or_default();
+        if !found.is_empty() {
+            tracing::info!(waiting = found.len(), "notifications wait since before the start");
+        }
+        let queue = Arc::new(Self {
+            warnings,
+            spool: Arc::new(spool),
+            providers: context.shared::<ProviderQueues>(),
+            health: ProviderHealth::default(),
+            last: context.shared::<LastDeliveries>(),
+            incident_outcomes: IncidentOutcomes::default(),
+            permits: Permits::shared(MAX_CONCURRENT_REQUESTS, REQUESTS_EACH),
+            stop,
+            workers: TaskTracker::new(),
+            found: Mutex::new(found),
+            context,
+        });
+        queue.count();
+        queue
+    }
+
+    /// Sends until the process is asked to stop; attempts under way then have a short time to end.
+    pub(super) async fn run(self: &Arc<Self>) {
+        if self.stop.run_until_cancelled(wait_for_alerts(&self.context)).await == Some(true) {
+            self.start();
+        }
+        self.stop.cancelled().await;
+        self.workers.close();
+        if tokio::time::timeout(STOP_LIMIT, self.workers.wait()).await.is_err() {
+            tracing::info!(
+                "some notifications were being sent when the process exited; they are sent again after the next start"
+            );
+        }
+    }
+
+    /// Has what waited when the process started wait for its Providers.
+    pub(super) fn start(self: &Arc<Self>) {
+        let found = std::mem::take(&mut *self.found.lock());
+        for (number, provider) in found {
+            self.enqueue(number, provider);
+        }
+    }
+
+    /// Has a notification wait for its Provider.
+    pub(super) async fn put(self: &Arc<Self>, notification: Notification) {
+        let provider = notification.provider_key();
+        let put = self.on_disk(move |spool| spool.put(notification)).await;
+        for _ in 0..put.dropped {
+            self.context.metrics.notified(NotificationOutcome::Dropped);
+        }
+        if let Some(number) = put.number {
+            self.enqueue(number, provider);
+        }
+        self.count();
+    }
+
+    fn enqueue(self: &Arc<Self>, number: u64, provider: ProviderKey) {
+        if self.providers.push(&provider, number) {
+            self.workers.spawn(ProviderWorker::new(self.clone(), provider).work());
+        }
+    }
+
+    /// A notification that waits; `None` if it made room for others.
+    pub(super) async fn read(&self, number: u64) -> Option<Arc<Notification>> {
+        self.on_disk(move |spool| spool.read(number)).await
+    }
+
+    /// A notification has come to its end.
+    pub(super) async fn remove(&self, number: u64) {
+        self.on_disk(move |spool| spool.remove(number)).await;
+        self.count();
+    }
+
+    async fn on_disk<T, F>(&self, work: F) -> T
+    where
+        T: Default + Send + 'static,
+        F: FnOnce(&Spool) -> T + Send + 'static,
+    {
+        let spool = self.spool.clone();
+        // It panics only where the disk's driver does.
+        tokio::task::spawn_blocking(move || work(&spool)).await.unwrap_or_default()
+    }
+
+    fn count(&self) {
+        let waiting = i64::try_from(self.spool.len()).unwrap_or(i64::MAX);
+        self.context.metrics.waiting_notifications.set(waiting);
+    }
+}
