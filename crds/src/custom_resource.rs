@@ -93,8 +93,8 @@ pub(crate) struct CustomResourceManifest<'a, Spec, Status> {
 macro_rules! custom_resource {
     (@is_cluster) => { false };
     (@is_cluster Cluster) => { true };
-    (@scope) => { kube::core::NamespaceResourceScope };
-    (@scope Cluster) => { kube::core::ClusterResourceScope };
+    (@scope) => { kube_core::NamespaceResourceScope };
+    (@scope Cluster) => { kube_core::ClusterResourceScope };
     (@has_status) => { false };
     (@has_status $status:ty) => { true };
     (@status_of $object:ident) => { None::<&()> };
@@ -169,7 +169,7 @@ macro_rules! custom_resource {
             }
         }
 
-        impl kube::Resource for $kind {
+        impl kube_core::Resource for $kind {
             type DynamicType = ();
             type Scope = $crate::custom_resource::custom_resource!(@scope $($scope)?);
 
@@ -204,7 +204,7 @@ macro_rules! custom_resource {
             }
         }
 
-        impl kube::core::object::HasSpec for $kind {
+        impl kube_core::object::HasSpec for $kind {
             type Spec = $spec;
 
             fn spec(&self) -> &$spec {
@@ -217,7 +217,7 @@ macro_rules! custom_resource {
         }
 
         $(
-            impl kube::core::object::HasStatus for $kind {
+            impl kube_core::object::HasStatus for $kind {
                 type Status = $status;
 
                 fn status(&self) -> Option<&$status> {
@@ -230,7 +230,7 @@ macro_rules! custom_resource {
             }
         )?
 
-        impl kube::CustomResourceExt for $kind {
+        impl kube_core::CustomResourceExt for $kind {
             fn crd() -> k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition
             {
                 $crate::schema::crd::<Self>(&Self::NAMES)
@@ -240,8 +240,8 @@ macro_rules! custom_resource {
                 concat!($plural, ".", $group)
             }
 
-            fn api_resource() -> kube::core::ApiResource {
-                kube::core::ApiResource::erase::<Self>(&())
+            fn api_resource() -> kube_core::ApiResource {
+                kube_core::ApiResource::erase::<Self>(&())
             }
 
             fn shortnames() -> &'static [&'static str] {

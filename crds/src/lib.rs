@@ -8,7 +8,7 @@
 //! an absent list as an empty one, an absent switch as `false`, and none of them is written back.
 //! Unknown fields are ignored, so a newer peer may write to the same objects.
 //! A value outside an enumeration does not parse; readers of whole lists should isolate such
-//! objects (`kube::core::DeserializeGuard`) instead of failing the list.
+//! objects (`kube_core::DeserializeGuard`) instead of failing the list.
 
 mod artifact;
 mod condition;
@@ -38,7 +38,7 @@ pub mod windlass;
 mod tests;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt;
+use kube_core::CustomResourceExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Objects survive reading and writing, whichever client wrote them and when.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::{CustomResourceExt, ResourceExt};
+use kube_core::{CustomResourceExt, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

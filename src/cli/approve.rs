@@ -6,7 +6,7 @@
 use anyhow::{Context as _, bail, ensure};
 use clap::Args as ClapArgs;
 use crds::lifecycle::{LifecycleApproval, LifecycleEvent, LifecycleEventStatus, LifecycleState};
-use kube::core::ResourceExt;
+use kube_core::ResourceExt;
 use serde_json::{Value, json};
 
 use super::connection::{Mark, say};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, ValueEnum};
 use crds::release::{AuditCause, AuditChanges, AuditOutcome, AuditState, ReleaseAudit};
-use kube::core::Resource as _;
+use kube_core::Resource as _;
 use reconcile::Time;
 use serde_json::{Value, json};
 

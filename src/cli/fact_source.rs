@@ -6,7 +6,7 @@ use anyhow::bail;
 use cause::{FactAnswer, Query, QueryAnswers, Why, last_seen};
 use crds::incidents::{Incident, IncidentState};
 use futures::stream::{self, StreamExt as _};
-use kube::core::Resource as _;
+use kube_core::Resource as _;
 use objects::{Gvk, Object, ObjectId};
 use serde_json::{Map, Value, json};
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, ValueEnum};
 use crds::incidents::{Incident, IncidentNotification, IncidentState, IncidentStep};
-use kube::core::Resource as _;
+use kube_core::Resource as _;
 use objects::Object;
 use reconcile::Time;
 use serde_json::{Value, json};

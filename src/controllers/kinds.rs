@@ -9,7 +9,7 @@ use crds::release::ReleaseAudit;
 use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
 use crds::windlass::HTTPArchive;
 use futures::future::{BoxFuture, FutureExt as _, join_all};
-use kube::core::Resource as _;
+use kube_core::Resource as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -94,7 +94,7 @@ impl KindRegistration {
     }
 
     /// Runs of other kinds read or write its objects, and it has none of its own: `run` follows them, or deletes old ones.
-    const fn kept<K: kube::Resource<DynamicType = ()> + DeserializeOwned>(
+    const fn kept<K: kube_core::Resource<DynamicType = ()> + DeserializeOwned>(
         run: fn(Arc<Context>, CancellationToken) -> BoxFuture<'static, ()>,
     ) -> Self {
         Self {

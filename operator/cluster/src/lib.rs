@@ -7,7 +7,7 @@
 //! Kubernetes records them ([`kubernetes_events`]), watching ([`watch`]: over connections of a [`pool`], object by object
 //! as [`decode`] reads them), what an answer may cost ([`response_limit`]), when a server wants to be asked again
 //! (`retry`), kubeconfigs from Secrets ([`kubeconfig`]), which of several processes acts ([`election`], [`lease`],
-//! [`leadership`]), metrics ([`metrics`]).
+//! [`leadership`]), metrics ([`metrics`]), what of kube's runtime the program uses ([`kube_runtime`]).
 //! Elsewhere: what to write and when (`controllers`, engines `apply` and `reconcile`).
 
 pub mod capabilities;
@@ -44,6 +44,12 @@ use std::sync::Arc;
 use kube::Client;
 
 pub use error::ClusterError;
+
+/// Stores of objects, the events that fill them, and what runs their objects: parts of kube's runtime, which depends on kube's
+/// client, and which no other crate of the program may depend on.
+pub mod kube_runtime {
+    pub use kube::runtime::{controller, reflector, watcher};
+}
 
 /// A cluster and everything known about reaching it. Cheap to clone.
 #[derive(Clone)]

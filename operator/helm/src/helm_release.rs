@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use crds::helm::HelmRelease;
 use helm::template::Strategy;
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use reconcile::{Facts, ObjectKey, Outcome, ROLLBACK, Rollback};
 use release::{Origin, ReleaseDesiredState};
 

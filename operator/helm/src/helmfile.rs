@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 
 use crds::helmfile::HelmfileSpec;
 use golang::meter::Stop;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use objects::Masking;
 use reconcile::{Facts, ObjectKey, Outcome, Reason, Wake};
 use sha2::{Digest as _, Sha256};

@@ -36,7 +36,7 @@ use crds::helm::HelmRelease;
 use golang::value::Map;
 use helm::chart::Chart;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use objects::Masking;
 use reconcile::{ObjectKey, Outcome};
 use release::operation::{Health, HookObject, Live};

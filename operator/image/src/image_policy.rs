@@ -15,7 +15,7 @@ use crds::image::{
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube::core::Resource as _;
+use kube_core::Resource as _;
 use parking_lot::Mutex;
 use reconcile::{
     Edge, ObjectKey, Outcome, Reason, SHORTEST_INTERVAL, Wake, format_duration, parse_duration,

@@ -12,7 +12,7 @@ use crds::image::ImageRepository;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use image::ScanReason;
-use kube::core::Resource as _;
+use kube_core::Resource as _;
 use parking_lot::Mutex;
 use reconcile::ObjectKey;
 use windlass_cluster::ClusterError;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::{ObjectStatus as _, ReconciledObject};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Condition, Conditions, Outcome, Reason, Time, Wake};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};

@@ -6,7 +6,7 @@
 //! lost or damaged is listed anew.
 
 use image::{TagList, read_tags};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use sources::oci::Digest;
 use sources::store::{self, Slot, Store};
 

@@ -30,7 +30,7 @@ use apply::changes::ObjectChange;
 use apply::{Apply, ApplyDesiredState, FailedWait};
 use crds::kustomize::Kustomization;
 use crds::{Artifact, ReconciledObject as _};
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use parking_lot::Mutex;
 use reconcile::{

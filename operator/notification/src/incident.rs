@@ -31,7 +31,7 @@ use cause::Problem;
 use cause::incident::{self as failures, IncidentIdentity, ObjectVerdict, Own, Reach, is_over};
 use crds::incidents::{Incident, IncidentState, IncidentStep};
 use crds::notification::{Alert, Provider};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use notify::ObjectReference;
 use objects::ObjectId;
 use parking_lot::Mutex;

@@ -8,7 +8,7 @@ use crds::ReconciledObject;
 use crds::notification::Provider;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 
 use super::delivery::ProviderQueues;
 use windlass_cluster::kind::OurKind;

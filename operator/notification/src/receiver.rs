@@ -16,7 +16,7 @@ use crds::ObjectStatus as _;
 use crds::notification::{Receiver, ReceiverStatus};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use notify::receivers::{Misfit, check};
 use parking_lot::Mutex;
 use reconcile::{Condition, Conditions, ObjectKey, Outcome, Reason, Time, Wake, reason};

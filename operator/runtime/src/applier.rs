@@ -17,7 +17,7 @@ use std::time::Duration;
 use crds::{Applier, ReconciledObject};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::depends_on::ObjectDependency;
 use reconcile::{

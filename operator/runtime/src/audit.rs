@@ -20,7 +20,7 @@ use crds::release::{
     AuditLifecycle, AuditOperation, AuditState, ReleaseAudit, ReleaseAuditSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
-use kube::core::Resource as _;
+use kube_core::Resource as _;
 use objects::{Gvk, Masking, Object};
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK, SUSPENDED_BY, SUSPENDED_REASON, Time};

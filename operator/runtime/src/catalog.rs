@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crds::{Artifact, ArtifactSource as _, ReconciledObject as _};
 use futures::future::{BoxFuture, FutureExt as _, join_all};
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use reconcile::{ObjectKey, Outcome, Reason, Wake};
 
 use super::namespaces::Namespaces;

@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use kube::runtime::reflector::Store;
-
 use super::catalog::Catalog;
 use super::dependencies::Dependencies;
 use super::http_clients::Remotes;
@@ -16,6 +14,7 @@ use super::work_queue::WorkQueue;
 use windlass_cluster::Cluster;
 use windlass_cluster::events::Events;
 use windlass_cluster::kind::OurKind;
+use windlass_cluster::kube_runtime::reflector::Store;
 use windlass_cluster::metrics::Metrics;
 use windlass_serve::settings::Settings;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crds::{Applier, DependencyReference, ReconciledObject};
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use reconcile::depends_on::{self, ObjectDependency};
 use reconcile::{Dependency, DependencyState, ObjectKey, Outcome, reason};
 

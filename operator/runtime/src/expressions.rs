@@ -74,7 +74,7 @@ impl Expressions {
     /// An expression is invalid.
     pub async fn read(
         &self,
-        meta: &kube::core::ObjectMeta,
+        meta: &kube_core::ObjectMeta,
         exprs: &[CustomHealthCheck],
         depends_on: &[DependencyReference],
     ) -> Result<(), Outcome> {

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crds::{DependencyReference, ReconciledObject};
-use kube::core::ResourceExt as _;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube_core::ResourceExt as _;
 use reconcile::{Dependency, DependencyState};
 
 use super::context::Context;
@@ -12,6 +11,7 @@ use super::dependencies::not_ready;
 use super::expressions::{Expressions, Readiness};
 use super::kind::node_named;
 use windlass_cluster::kind::OurKind;
+use windlass_cluster::kube_runtime::reflector::{ObjectRef, Store};
 
 /// The state of what any object's `dependsOn` names among its kind; `stale` asks what else a dependency that is ready
 /// has to be.

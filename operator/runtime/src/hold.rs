@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::ReconciledObject;
-use kube::core::{Resource, ResourceExt as _};
+use kube_core::{Resource, ResourceExt as _};
 use reconcile::{
     ConditionStatus, HOLD, Hold, Mark, OwnedFields, ROLLBACK, Rollback, SUSPEND_FIELD, Time, reason,
 };

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crds::{ObjectStatus as _, ReconciledObject};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Conditions, Mark, Time};
 
 use super::context::Context;

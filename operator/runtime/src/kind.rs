@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crds::ReconciledObject;
 use futures::future::BoxFuture;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::ObjectKey;
 
 use super::context::Context;

@@ -22,7 +22,7 @@ use crds::lifecycle::{
     LifecyclePhase, LifecycleRelease, LifecycleRevision, LifecycleState, SUBJECT_UID_LABEL,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
-use kube::core::{Resource, ResourceExt as _};
+use kube_core::{Resource, ResourceExt as _};
 use lifecycle::{
     Approval, Ask, Binding, DismissedEvent, Event, HoldSubject, OnTimeout, Phase, Requirement,
     Revision, Selector, State, SubjectSelector,

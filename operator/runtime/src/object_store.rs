@@ -5,13 +5,13 @@ use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use kube::runtime::reflector::store::Writer;
-use kube::runtime::reflector::{self, ObjectRef, Store};
 use parking_lot::{Mutex, RwLock};
 use reconcile::ObjectKey;
 use tokio::sync::watch;
 
 use windlass_cluster::kind::OurKind;
+use windlass_cluster::kube_runtime::reflector::store::Writer;
+use windlass_cluster::kube_runtime::reflector::{self, ObjectRef, Store};
 
 /// A value of each type that was asked for.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crds::helmfile::Helmfile;
 use crds::windlass::HTTPArchive;
-use kube::core::Resource;
+use kube_core::Resource;
 use notify::EventSourceSelector;
 
 /// On an Alert: more objects whose events are sent.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::{ObjectStatus as _, ReconciledObject};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Conditions, Time, reason};
 
 use super::context::Context;

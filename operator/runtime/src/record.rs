@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use apply::Inventory;
 use crds::{ObjectStatus, ReconciledObject, ResourceInventory, ResourceRef};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use parking_lot::Mutex;
 use reconcile::Condition;
 use serde::Serialize;
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
     use crate::kind::REQUESTED_AT;
     use crds::kustomize::Kustomization;
-    use kube::core::Resource as _;
+    use kube_core::Resource as _;
     use serde_json::json;
 
     fn kustomization(version: u32, generation: u32, token: &str, ready: &str) -> Kustomization {

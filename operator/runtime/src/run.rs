@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 use crds::ReconciledObject as _;
 use futures::stream::{self, StreamExt as _};
 use futures::{FutureExt as _, TryStreamExt as _};
-use kube::core::{Resource as _, ResourceExt as _};
-use kube::runtime::controller::{self, Action, Config, applier};
-use kube::runtime::reflector::ObjectRef;
+use kube_core::{Resource as _, ResourceExt as _};
 use parking_lot::Mutex;
 use reconcile::ObjectKey;
 use tokio::sync::Semaphore;
@@ -30,6 +28,8 @@ use super::object_store::ObjectStore;
 use windlass_cluster::ClusterError;
 use windlass_cluster::decode::Unreadable;
 use windlass_cluster::kind::OurKind;
+use windlass_cluster::kube_runtime::controller::{self, Action, Config, applier};
+use windlass_cluster::kube_runtime::reflector::ObjectRef;
 use windlass_cluster::metrics::WakeReason;
 
 /// What a person may have changed to make an object run: generation, requests, annotations, deletion.

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crds::ReconciledObject;
-use kube::core::{Resource, ResourceExt as _};
+use kube_core::{Resource, ResourceExt as _};
 use reconcile::{ConditionStatus, Mark, SCHEDULE, ScheduleTimes, Time, WindowState, reason};
 
 use windlass_cluster::kind::OurKind;

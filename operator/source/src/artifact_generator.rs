@@ -22,7 +22,7 @@ use crds::ReconciledObject as _;
 use crds::extensions::{ArtifactGenerator, RECONCILE_ANNOTATION};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use parking_lot::Mutex;
 use reconcile::{
     ObjectKey, Outcome, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, Time, reason,

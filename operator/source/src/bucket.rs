@@ -10,7 +10,7 @@ mod validated_spec;
 use std::sync::Arc;
 
 use crds::source::Bucket;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{ObjectKey, Outcome, Reason, reason};
 use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::ARCHIVE_OPERATION_FAILED;

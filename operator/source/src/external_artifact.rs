@@ -11,7 +11,7 @@ use crds::windlass::HTTPArchive;
 use crds::{Artifact, ArtifactSource as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 
 use windlass_runtime::catalog::Provider;
 use windlass_runtime::context::Context;

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use crds::source::{HelmRepository, HelmRepositoryType};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{ObjectKey, Outcome, Reason, reason};
 use sources::charts::repository::normalized;
 use sources::plan::{ArtifactInputs, KeptArtifact};

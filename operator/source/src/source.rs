@@ -18,7 +18,7 @@ use std::time::Duration;
 use crds::Artifact;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use parking_lot::Mutex;
 use reconcile::{Facts, Gate, ObjectKey, Outcome, Reason, Wake, before_resolve, reason};
 use sources::http::Busy;

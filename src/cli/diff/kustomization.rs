@@ -9,7 +9,7 @@ use apply::refusal::{describe, may_be_immutable};
 use apply::{Inventory, Manifest, is_owned, switches};
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
 
 use super::change::{Action, ComparisonResult, DiffChange, Difference, PendingObjects, taken_over};

@@ -55,6 +55,12 @@ const MAY_USE_CRDS: [&str; 14] = [
     "crd-manifests",
 ];
 
+/// kube's client, and what depends on it.
+const CLIENT_PACKAGES: [&str; 3] = ["kube", "kube-client", "kube-runtime"];
+
+/// Who may use it: the crate that holds it for the program, and programs of tests.
+const MAY_USE_CLIENT: [&str; 5] = ["windlass-cluster", "e2e", "bench", "conformance", "stress"];
+
 /// What cargo says about the workspace and everything below it, on the platform that is shipped.
 pub(super) fn metadata() -> &'static Metadata {
     static METADATA: OnceLock<Metadata> = OnceLock::new();
@@ -200,6 +206,18 @@ fn sources_faults(graph: &Graph) -> Vec<String> {
     faults
 }
 
+/// Rule 4.
+fn client_faults(graph: &Graph) -> Vec<String> {
+    let may = |name: &str| MAY_USE_CLIENT.contains(&name) || CLIENT_PACKAGES.contains(&name);
+    let others = graph.all.iter().filter(|(name, _)| !may(name));
+    let users = others.filter(|(_, uses)| CLIENT_PACKAGES.iter().any(|part| uses.contains(*part)));
+    users
+        .map(|(name, _)| {
+            format!("{name} uses kube: types are in kube-core, stores in windlass-cluster")
+        })
+        .collect()
+}
+
 fn graph(edges: &[(&str, &str)]) -> Graph {
     let mut graph = Graph::default();
     for (from, to) in edges {
@@ -244,6 +262,19 @@ fn sources_see_neither_crds_nor_the_cluster() {
     assert_none(&sources_faults(&Graph::load(metadata())));
     assert_eq!(sources_faults(&graph(&[("sources", "fetch"), ("fetch", "kube-client")])).len(), 1);
     assert_eq!(sources_faults(&graph(&[("sources", "crds")])).len(), 2);
+}
+
+#[test]
+fn of_the_program_the_cluster_edge_alone_uses_the_client_of_kube() {
+    let graph = Graph::load(metadata());
+    assert!(graph.all["windlass-cluster"].contains("kube"));
+    assert!(graph.all["crds"].contains("kube-core"));
+    assert_none(&client_faults(&graph));
+    let edges = [("kube", "kube-client"), ("windlass-cluster", "kube"), ("crds", "kube-core")];
+    assert_none(&client_faults(&self::graph(&edges)));
+    for part in CLIENT_PACKAGES {
+        assert_eq!(client_faults(&self::graph(&[("windlass-runtime", part)])).len(), 1, "{part}");
+    }
 }
 
 /// Packages that are in the tree although `deny.toml` bans them.

@@ -52,23 +52,6 @@ fn text_faults(path: &str, text: &str) -> Vec<String> {
     faults
 }
 
-/// The crate that alone may name kube's client.
-const CLIENT_CRATE: &str = "operator/cluster/";
-
-/// Lines that name kube's client.
-fn client_faults(path: &str, text: &str) -> Vec<String> {
-    let mut faults = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let code = line.split("//").next().unwrap_or_default();
-        let is_part = |c: char| c.is_alphanumeric() || c == '_';
-        let names_it = code.split(|c| !is_part(c)).any(|word| word == "Client");
-        if names_it || code.contains("kube::client") {
-            faults.push(format!("{path}:{}: only {CLIENT_CRATE} names kube's client", number + 1));
-        }
-    }
-    faults
-}
-
 #[test]
 fn file_names_say_what_is_inside() {
     assert_none(&files("", ".rs").iter().flat_map(|path| name_faults(path)).collect::<Vec<_>>());
@@ -95,29 +78,4 @@ fn bad_files_are_found() {
     assert_eq!(check("//! Here.\nmod misc;\n"), 1);
     assert_eq!(check(&format!("//! Here.\n{}", "\n".repeat(MAX_FILE_LINES))), 1);
     assert_eq!(check(&format!("//! Here.\n{}", "\n".repeat(MAX_FILE_LINES - 1))), 0);
-}
-
-#[test]
-fn only_the_cluster_edge_names_the_client_of_kube() {
-    let all: Vec<String> =
-        ["src", "operator"].iter().flat_map(|folder| files(folder, ".rs")).collect();
-    let (inside, outside): (Vec<_>, Vec<_>) =
-        all.iter().partition(|path| path.starts_with(CLIENT_CRATE));
-    let found: Vec<String> =
-        inside.iter().flat_map(|path| client_faults(path, &read(*path))).collect();
-    assert!(!found.is_empty(), "{CLIENT_CRATE} holds the client, so the check must find it there");
-    let faults: Vec<String> =
-        outside.iter().flat_map(|path| client_faults(path, &read(*path))).collect();
-    assert_none(&faults);
-}
-
-#[test]
-fn a_client_outside_the_cluster_edge_is_found() {
-    for bad in ["use kube::Client;", "use kube::{Api, Client};", "let c = Client::try_default();"] {
-        assert_eq!(client_faults("src/web.rs", bad).len(), 1, "{bad}");
-    }
-    for good in ["// a kube::Client lives elsewhere", "/// [`kube::Client`]", "let ClientName = 1;"]
-    {
-        assert_none(&client_faults("src/web.rs", good));
-    }
 }

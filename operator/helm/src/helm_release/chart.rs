@@ -3,7 +3,7 @@
 //! Elsewhere: the HelmChart that a template asks for (`template`), reading the chart (`release_runner::chart`).
 
 use crds::helm::HelmRelease;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{ObjectKey, Outcome, Time, Wake, reason};
 
 use super::template;

@@ -9,7 +9,7 @@ use crds::ReconciledObject as _;
 use crds::ResourceInventory;
 use crds::helm::{HelmRelease, HelmReleaseStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use parking_lot::Mutex;
 use reconcile::{ObjectKey, Outcome, Wake};
 use release::status::{self as words, Event as ReleaseEvent, ReleaseStatus, Report};

@@ -10,7 +10,7 @@ use apply::ignore::Rules;
 use crds::ReconciledObject as _;
 use crds::helm::HelmRelease;
 use golang::value::Map;
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use objects::Masking;
 use reconcile::{Outcome, Rollback, RollbackProgress, reason};
 use release::ReleaseDesiredState;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crds::helm::{HelmRelease, HelmReleaseStatus};
 use crds::{ObjectStatus as _, ResourceInventory};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Condition, ConditionStatus as Truth, Outcome, Reason, Time, Wake, reason};
 use release::ReleaseDesiredState;
 use release::status::{

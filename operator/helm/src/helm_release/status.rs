@@ -4,7 +4,7 @@
 
 use crds::ReconciledObject as _;
 use crds::helm::{HelmRelease, HelmReleaseStatus, ReleaseAction};
-use kube::core::Resource as _;
+use kube_core::Resource as _;
 use reconcile::{Condition, Outcome, Time, Wake};
 use release::journal::Action;
 use release::status::{

@@ -11,7 +11,7 @@ use crds::source::{
     ReconcileStrategy,
 };
 use crds::{GoDuration, ReconciledObject as _};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
 use reconcile::{ObjectKey, Outcome, Wake, reason};
 use serde_json::Value;

@@ -11,7 +11,7 @@ use crds::helm::{
     ActionStrategy, ChartNameChangeStrategy, DeletionPropagation, DriftDetectionMode, HelmRelease,
     HelmReleaseSpec, RemediationStrategy,
 };
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Outcome, ROLLBACK, SHORTEST_INTERVAL};
 use release::ReleaseDesiredState;
 use release::hold::Lifecycles;

@@ -12,7 +12,7 @@ use helm::values::{
     Reference, ReferenceError, ReferenceProblem, ReferencedData, UnresolvedValuesReference,
     ValuesReferenceLookup,
 };
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use objects::Masking;
 use reconcile::{Outcome, Reason, Wake};
 

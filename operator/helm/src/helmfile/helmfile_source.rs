@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crds::Artifact;
 use crds::helmfile::HelmfileSpec;
 use helmfile::{Address, RemoteSource};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{ObjectKey, Outcome, Wake, reason};
 use sources::getter::{Getter, GetterLimits, GetterRequest};
 use sources::git;

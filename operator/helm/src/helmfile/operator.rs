@@ -9,7 +9,7 @@ use crds::helmfile::operator::Helmfile;
 use crds::helmfile::{Dialect, EnvironmentVariable, HelmfileSpec};
 use crds::kustomize::DeletionPolicy;
 use helmfile::Address;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Outcome, ROLLBACK};
 use sources::reason::URL_INVALID;
 

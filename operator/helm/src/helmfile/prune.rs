@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crds::helmfile::{ReleaseRow, ReleaseState};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use objects::Gvk;
 use parking_lot::Mutex;
 use reconcile::{Outcome, RemovalCause, RemovalRefused, Wake, reason};

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use helmfile::When;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use lifecycle::{EventAnswer, Phase, Revision};
 use reconcile::{Outcome, Wake, reason};
 use release::hold::{LIFECYCLES_UNKNOWN, Lifecycles};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crds::helm::HelmRelease;
 use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::{ObjectKey, Outcome, RemovalPermit, Time, Wake, reason};
 use release::phase::Gates;

@@ -12,7 +12,7 @@ use crds::helm::HelmRelease;
 use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
 use helmfile::When;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use objects::Masking;
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::{ObjectKey, Outcome, Wake};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crds::source::HelmRepository;
 use helmfile::{ChartError, ChartVersionRequest};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::Outcome;
 use sources::http::refusal;
 

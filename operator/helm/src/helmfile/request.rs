@@ -12,7 +12,7 @@ use crds::helm::{
 use crds::helmfile::{HelmfileSpec, ReleaseRow};
 use crds::{GoDuration, Time};
 use helmfile::Operation;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{
     MadeRevision, Outcome, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, RemovalPermit,
     RollbackProgress, Wake,

@@ -8,7 +8,7 @@ use crds::ConfigKind;
 use crds::helm::{HelmRelease, HelmReleaseSpec};
 use crds::helmfile::HelmfileSpec;
 use crds::kustomize::DeletionPolicy;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use objects::Masking;
 use reconcile::{Outcome, Reason, SHORTEST_INTERVAL, Wake, reason};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crds::ReconciledObject;
 use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, HelmfileStatus, ReleaseState, operator};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::ObjectKey;
 use release::snapshot::Match;
 use release::{Record, Snapshot, snapshot};

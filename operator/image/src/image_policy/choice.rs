@@ -8,7 +8,7 @@ use crds::image::{
 };
 use image::{FilterTags, Policy, PolicyChoice};
 use jiff::Timestamp;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{ObjectKey, Outcome, Reason, Wake, reason};
 use sources::oci::{Error, Reference, Remote};
 use windlass_cluster::error::chain;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crds::image::{ImagePolicy, ImageRepository};
 use crds::source::AccessFrom;
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use reconcile::{ObjectKey, Outcome, Reason, Wake, reason};
 use windlass_runtime::context::Context;
 use windlass_runtime::kind::node_named;

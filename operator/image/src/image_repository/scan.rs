@@ -7,7 +7,7 @@ use crds::Time;
 use crds::image::{ImageRepository, ImageRepositoryStatus, ScanResult};
 use image::{ScanDecision, ScanReason, ScanState, TagList, exclusion_list};
 use jiff::Timestamp;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{ObjectKey, Outcome, SHORTEST_INTERVAL, Wake, reason};
 use sources::oci::{Error, Remote};
 use sources::reason::{AUTHENTICATION_FAILED, READ_OPERATION_FAILED};

@@ -15,7 +15,7 @@ use crds::release::{
     AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditState, AuditSubject,
     ReleaseAuditSpec,
 };
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use lifecycle::EventAnswer;
 use objects::Masking;
 use reconcile::{Condition, ConditionStatus, Outcome, READY, Time};

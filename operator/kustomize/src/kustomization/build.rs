@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crds::kustomize::Kustomization;
 use crds::{Artifact, ReconciledObject as _};
-use kube::core::Resource as _;
+use kube_core::Resource as _;
 use reconcile::{Outcome, Wake, reason};
 use tokio_util::sync::CancellationToken;
 

@@ -5,7 +5,7 @@
 //! Elsewhere: which lifecycles hold it, and asking them (`windlass_runtime::lifecycle`); corrections of drift are not held.
 
 use crds::kustomize::{Kustomization, KustomizationSpec};
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use lifecycle::{EventAnswer, Phase, Revision};
 use reconcile::{Outcome, Wake};
 use release::hold::{LIFECYCLES_UNKNOWN, Lifecycles};

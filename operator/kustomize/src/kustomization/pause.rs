@@ -4,7 +4,7 @@
 
 use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
-use kube::core::Resource as _;
+use kube_core::Resource as _;
 use objects::Object;
 use reconcile::{
     Outcome, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, Time, Wake, reason,

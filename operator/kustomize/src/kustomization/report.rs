@@ -7,7 +7,7 @@ use apply::plan::AWAITING_TERMINATION;
 use apply::{Action, Inventory};
 use crds::kustomize::{Kustomization, KustomizationStatus};
 use crds::{ObjectStatus as _, ReconciledObject as _};
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::{
     Condition, ConditionStatus, Conditions, History, Outcome, Reason, Time, WARNINGS, reason,

@@ -3,7 +3,7 @@
 //! Elsewhere: the source that it names (`windlass_runtime::source_reference`).
 
 use crds::kustomize::Kustomization;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::DependencyState;
 
 /// Whether a dependency has still to apply what both get from one source.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use apply::FailedWait;
 use crds::kustomize::Kustomization;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Outcome, Time, reason};
 
 use super::executor::Verify;

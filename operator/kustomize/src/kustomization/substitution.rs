@@ -5,7 +5,7 @@
 use crds::ConfigKind;
 use crds::kustomize::{Kustomization, PostBuild, SubstituteStrategy};
 use envsubst::{InvalidName, SubstitutionLimits, SubstitutionVariables, Unset};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use objects::{Masking, Object};
 use reconcile::{Outcome, Wake, reason};
 use sha2::{Digest as _, Sha256};

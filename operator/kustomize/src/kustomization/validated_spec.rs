@@ -7,7 +7,7 @@ use std::time::Duration;
 use apply::ignore::Rules;
 use apply::{ApplyDesiredState, DesiredHealth};
 use crds::kustomize::{DeletionPolicy, Kustomization, KustomizationSpec};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use objects::{Masking, Object, ObjectId};
 use reconcile::{DurationError, Outcome, SHORTEST_INTERVAL, Wake, reason};
 use sha2::{Digest as _, Sha256};

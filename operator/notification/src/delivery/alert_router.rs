@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::notification::{Alert, Provider};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use notify::{EventSourceSelector, ObjectReference, RoutingDecision, Secret, Settings};
 use objects::Gvk;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::notification::Alert;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use notify::Warning;
 use parking_lot::Mutex;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crds::incidents::{Incident, IncidentState, IncidentStep};
 use crds::notification::{Alert, AlertSpec, Provider};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use notify::EventSourceSelector;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use objects::ObjectId;
 
 use crate::delivery::incidents::Subscriber;

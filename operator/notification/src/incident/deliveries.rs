@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use cause::Problem;
 use cause::incident::{ObjectVerdict, Own, RootFailure};
 use crds::notification::Provider;
-use kube::core::Resource as _;
+use kube_core::Resource as _;
 use objects::ObjectId;
 use reconcile::Time;
 

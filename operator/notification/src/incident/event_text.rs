@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crds::incidents::{Incident, IncidentStatus};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use notify::{EVENT_GROUP, Event, ObjectReference};
 use reconcile::Time;
 

@@ -17,7 +17,7 @@ use crds::incidents::{
     Incident, IncidentAffected, IncidentCause, IncidentSpec, IncidentState, IncidentStatus,
     IncidentStep, IncidentSubject,
 };
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use notify::ObjectReference;
 use objects::{Gvk, ObjectId};
 use reconcile::Time;

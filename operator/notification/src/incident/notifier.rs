@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crds::Time as When;
 use crds::incidents::{Incident, IncidentNotification, IncidentStatus, IncidentStep};
 use crds::notification::{Alert, Provider};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use notify::ObjectReference;
 use reconcile::Time;
 use serde_json::json;

@@ -8,7 +8,7 @@ use cause::incident::{Incident, ObjectVerdict, Own, Reach};
 use cause::{FactAnswer, Query, QueryAnswers};
 use crds::ReconciledObject;
 use futures::FutureExt as _;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use notify::ObjectReference;
 use objects::{Object, ObjectId};
 use reconcile::{SUSPENDED_UNTIL, Time};

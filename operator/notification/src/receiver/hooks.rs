@@ -11,7 +11,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_LENGTH;
 use crds::notification::Receiver;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use notify::Response;
 use notify::receivers::{
     self, AcceptedHookRequest, Gate, Hook, MAX_BODY, Reception, Selection, Settings,

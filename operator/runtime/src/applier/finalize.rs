@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::ReconciledObject as _;
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::{Outcome, Wake, reason};
 

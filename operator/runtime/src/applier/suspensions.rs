@@ -11,7 +11,7 @@ use std::time::Duration;
 use crds::ReconciledObject as _;
 use crds::release::{AuditCause, AuditOperation, AuditOutcome, AuditSubject, ReleaseAuditSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::Resource as _;
+use kube_core::Resource as _;
 use reconcile::{ConditionStatus, HOLD, Mark, REQUESTED_BY, REQUESTED_REASON, Rollback, Time};
 use release::origin::ManualRequest;
 

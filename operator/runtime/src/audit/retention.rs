@@ -237,7 +237,7 @@ mod tests {
     #[tokio::test]
     async fn an_audit_that_cannot_be_deleted_keeps_no_other() {
         let refused = |code: u16, name: &str| {
-            ClusterError::Refused(kube::core::Status::failure(name, "").with_code(code).boxed())
+            ClusterError::Refused(kube_core::Status::failure(name, "").with_code(code).boxed())
         };
         let run = async |code: u16| {
             let asked = Mutex::new(String::new());

@@ -130,7 +130,7 @@ fn a_refusal_is_logged_once() {
 #[test]
 fn what_a_refusal_means_is_read_from_it() {
     let refused = |code: u16, reason: &str, message: &str| {
-        ClusterError::Refused(kube::core::Status::failure(message, reason).with_code(code).boxed())
+        ClusterError::Refused(kube_core::Status::failure(message, reason).with_code(code).boxed())
     };
     // As the API server answers in Kubernetes 1.36.
     let terminating = serde_json::from_value(json!({

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crds::kustomize::Kustomization;
 use golang::meter::Stop;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use objects::Object;
 use reconcile::{Outcome, Wake, reason};
 use serde_json::Value;

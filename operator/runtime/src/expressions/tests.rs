@@ -12,9 +12,9 @@ fn dependency(expr: &str) -> DependencyReference {
     serde_json::from_value(json!({"name": "dep", "readyExpr": expr})).unwrap()
 }
 
-fn meta(generation: i64) -> kube::core::ObjectMeta {
+fn meta(generation: i64) -> kube_core::ObjectMeta {
     let uid = Some("u".to_owned());
-    kube::core::ObjectMeta { uid, generation: Some(generation), ..Default::default() }
+    kube_core::ObjectMeta { uid, generation: Some(generation), ..Default::default() }
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use crds::lifecycle::{
     HttpCheckHandler, JobHandler, Lifecycle, LifecycleEvent, LifecycleHandler, LifecycleState,
     WaitForHandler,
 };
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use lifecycle::{Bounds, Finding};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};

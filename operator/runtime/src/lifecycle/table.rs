@@ -22,7 +22,7 @@ use windlass_cluster::{Cluster, ClusterError};
 
 /// A kind of which a table is kept.
 pub trait TableKind:
-    kube::Resource<DynamicType = ()> + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static
+    kube_core::Resource<DynamicType = ()> + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static
 {
     /// Whether its objects live in namespaces.
     const NAMESPACED: bool;
@@ -87,13 +87,13 @@ impl<K> Default for Table<K> {
 }
 
 /// The version in which an object is stored; 0 if it does not say.
-fn version_of<K: kube::Resource>(object: &K) -> u64 {
+fn version_of<K: kube_core::Resource>(object: &K) -> u64 {
     let version = object.meta().resource_version.as_deref();
     version.and_then(|it| it.parse().ok()).unwrap_or_default()
 }
 
 /// Whether what is known of an object is newer than a version of it.
-fn is_newer<K: kube::Resource>(known: Option<&Option<Arc<K>>>, version: u64) -> bool {
+fn is_newer<K: kube_core::Resource>(known: Option<&Option<Arc<K>>>, version: u64) -> bool {
     known.and_then(Option::as_ref).is_some_and(|known| version_of(&**known) > version)
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::ReconciledObject;
-use kube::core::Resource as _;
+use kube_core::Resource as _;
 use reconcile::{Edge, READY};
 
 use crate::context::Context;

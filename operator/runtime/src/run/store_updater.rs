@@ -7,9 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kube::core::{Resource as _, ResourceExt as _};
-use kube::runtime::reflector::{ObjectRef, Store};
-use kube::runtime::watcher::Event;
+use kube_core::{Resource as _, ResourceExt as _};
 use reconcile::ObjectKey;
 
 use super::Notices;
@@ -18,6 +16,8 @@ use crate::object_store::StoreWriter;
 use windlass_cluster::ClusterError;
 use windlass_cluster::decode::{DecodedObject, Unreadable};
 use windlass_cluster::kind::OurKind;
+use windlass_cluster::kube_runtime::reflector::{ObjectRef, Store};
+use windlass_cluster::kube_runtime::watcher::Event;
 use windlass_cluster::watch::WatcherEvent;
 
 /// How long the same trouble of a watch is not reported again: a CRD may not be installed, and never be.

@@ -15,7 +15,7 @@ use artifactgen::{
 use crds::extensions::ArtifactGenerator;
 use crds::{Artifact, ReconciledObject as _};
 use golang::meter::{Meter, Stop};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Outcome, READY, Time, Wake, reason};
 use sources::archive::{self, ArchiveDigest, Contents, Digesting, ExtractOptions, Symlinks};
 use sources::ignore::Matcher;

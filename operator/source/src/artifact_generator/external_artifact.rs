@@ -13,7 +13,7 @@ use artifactgen::{
 use crds::extensions::ArtifactGenerator;
 use crds::source::{ExternalArtifact, ExternalArtifactStatus};
 use crds::{Artifact, ArtifactSource as _, ReconciledObject as _};
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use objects::{Gvk, Object, ObjectId};
 use reconcile::{Conditions, Outcome, RemovalPermit, Wake, reason};
 use serde_json::Value;

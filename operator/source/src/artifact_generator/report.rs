@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use artifactgen::{InventoryEntry, changes_message};
 use crds::extensions::{ArtifactGenerator, ArtifactGeneratorStatus, ExternalArtifactReference};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Condition, ConditionStatus, Conditions, Outcome, READY, Time};
 
 use windlass_cluster::events::{Event, Severity};

@@ -6,7 +6,7 @@ use artifactgen::{GeneratorSpec, ObservedSource, SourceReference};
 use crds::Artifact;
 use crds::extensions::ArtifactGenerator;
 use crds::source::ExternalArtifact;
-use kube::core::Resource as _;
+use kube_core::Resource as _;
 use reconcile::{Edge, ObjectKey, Outcome, Reason, Time, Wake, reason};
 
 use super::validated_spec;

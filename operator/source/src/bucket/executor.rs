@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crds::source::{Bucket, BucketStatus};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Outcome, Wake};
 use sources::archive::{self, ExtractOptions};
 use sources::bucket::{self, BucketListing, Error, Note, Previous, Remote, bundle};

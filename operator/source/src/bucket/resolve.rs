@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::LocalObjectReference;
 use crds::source::Bucket;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{ObjectKey, Outcome, Wake};
 use sources::reason::AUTHENTICATION_FAILED;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::source::{GitRepository, GitRepositoryStatus};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Outcome, Wake, reason};
 use sources::archive::{self, ExtractOptions};
 use sources::git::{Content, Reference, Remote, Revision};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crds::ArtifactSource as _;
 use crds::source::{HelmChart, HelmRepository, HelmRepositorySpec, HelmRepositoryType};
 use helm::chart::Dependency;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Outcome, Wake, reason};
 use sources::charts::dependency::{self, GitFolder};
 use sources::charts::repository::normalized;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crds::source::HelmChart;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Outcome, Wake};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

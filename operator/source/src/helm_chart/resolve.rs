@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crds::Artifact;
 use crds::source::{ChartSourceKind, HelmChart, HelmRepository};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Edge, ObjectKey, Outcome, Wake};
 use sources::charts::ChartRepository;
 use sources::oci::Remote;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crds::source::HelmRepository;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{ObjectKey, Outcome, Wake};
 use sources::reason::AUTHENTICATION_FAILED;
 

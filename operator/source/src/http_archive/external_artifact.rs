@@ -8,7 +8,7 @@ use crds::source::{ExternalArtifact, ExternalArtifactSpec, ExternalArtifactStatu
 use crds::windlass::HTTPArchive;
 use crds::{Artifact, NamespacedObjectKindReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::{Conditions, Outcome, Wake, reason};
 use sources::reason::EXTERNAL_ARTIFACT_FAILED;

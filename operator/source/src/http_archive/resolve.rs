@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::LocalObjectReference;
 use crds::source::ExternalArtifact;
 use crds::windlass::HTTPArchive;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Edge, ObjectKey, Outcome, Wake};
 use sources::reason::AUTHENTICATION_FAILED;
 

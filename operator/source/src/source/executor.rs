@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use crds::Artifact;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use parking_lot::Mutex;
 use reconcile::{Outcome, Wake};
 use sources::plan::{

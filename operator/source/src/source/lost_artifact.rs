@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crds::{Artifact, ObjectStatus as _, SourceStatus as _};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::{Conditions, Outcome, Wake, reason};
 
 use super::SourceKind;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crds::{Artifact, ObjectStatus as _, SourceStatus};
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::reason::SUCCEEDED;
 use reconcile::{Condition, ConditionStatus, Outcome, Reason, Time};
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crds::Artifact;
-use kube::core::ResourceExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::Outcome;
 use serde_json::Value;
 use sources::plan::ArtifactInputs;

@@ -1,7 +1,7 @@
 //! The values of a spec, given the ConfigMaps and Secrets that exist. The merge itself is checked against recorded
 //! answers (`cargo xtask conformance`).
 
-use kube::core::Status;
+use kube_core::Status;
 use serde_json::{Value as Json, json};
 
 use super::*;

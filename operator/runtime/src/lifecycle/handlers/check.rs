@@ -16,7 +16,7 @@ use crds::lifecycle::{
 use gocel::Expression;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use lifecycle::{Finding, LifecycleVariables, TextContext, measurement, pause, promoted};
 use objects::{Gvk, Object};
 use reconcile::{Outcome, Time};

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crds::lifecycle::{JobHandler, LifecycleEvent, LifecycleProgress};
-use kube::core::{Resource as _, ResourceExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
 use lifecycle::{Finding, JobTask, job_task};
 use objects::{Gvk, Object};
 use serde_json::{Value, json};
