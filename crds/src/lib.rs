@@ -1,7 +1,7 @@
 //! The contract: the Flux v2 APIs and a group of our own as Rust types, and the CustomResourceDefinitions made from them.
 //!
 //! Here: one folder per API group with one file per kind, and the structs that several kinds share.
-//! Elsewhere: what the fields do (`src/controllers`), how YAML text is written (`engines/goyaml`).
+//! Elsewhere: what the fields do (`operator`), how YAML text is written (`engines/goyaml`).
 //! This crate uses nothing of ours, so a field can be read here without knowing the program.
 //!
 //! Missing and empty mean the same wherever they do in Go: an empty optional text reads as `None`,

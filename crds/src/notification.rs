@@ -1,7 +1,7 @@
 //! The group `notification.toolkit.fluxcd.io`: alerts about events, and webhooks that trigger reconciliations.
 //!
 //! Here: one file per kind, and how an Alert and a Receiver name objects. Elsewhere: what is sent and which requests count
-//! (`engines/notify`), sending and receiving (`src/controllers`).
+//! (`engines/notify`), sending and receiving (`operator/notification`).
 
 mod alert;
 mod provider;

@@ -1,9 +1,9 @@
 //! Images whose newest tags are known: ImageRepositories list tags, ImagePolicies choose the latest of them.
 //!
-//! Here: a folder for each kind ([`image_repository`], [`image_policy`]), what both share of a run (`run`) and of access to
-//! registries (`registry`), the tags between two scans (`tag_store`).
-//! Elsewhere: the decisions (engine `image`), registries (`sources::oci`), how any kind is run (crate `windlass-runtime`),
-//! the list of kinds (the program).
+//! Here: a folder for each kind ([`image_repository`], [`image_policy`]), what both share of a run (`run`) and of
+//! access to registries (`registry`), the tags between two scans (`tag_store`).
+//! Elsewhere: the decisions (engine `image`), registries (`sources::oci`), how any kind is run (crate
+//! `windlass-runtime`), the list of kinds (crate `windlass-kinds`).
 
 pub mod image_policy;
 pub mod image_repository;

@@ -3,6 +3,6 @@
 //! Here: the kind ([`kustomization`]), whose folder has the files of any kind (`resolve`, `validated_spec`, `executor`,
 //! `report`).
 //! Elsewhere: what all appliers do (crate `windlass-runtime`), kustomize itself (engine `kustomize`), the plan (engine
-//! `apply`), the list of kinds (the program).
+//! `apply`), the list of kinds (crate `windlass-kinds`).
 
 pub mod kustomization;

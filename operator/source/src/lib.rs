@@ -1,11 +1,11 @@
 //! The kinds of sources: what is declared remotely becomes an artifact.
 //!
-//! Here: the run that all of them share ([`source`]), a folder for each kind with the same files (`resolve`: what the spec
-//! references, `validated_spec`: what should be, `executor`: observe and act), artifacts made of others
-//! ([`artifact_generator`]), artifacts of others ([`external_artifact`]),
-//! whose signatures count (`image_trust`), logins to registries of clouds (`login`).
-//! Elsewhere: how any kind is run (crate `windlass-runtime`), protocols, the store and the decision whether to fetch (crate
-//! `sources`), the list of kinds (the program).
+//! Here: the run that all of them share ([`source`]), a folder for each kind with the same files (`resolve`: what the
+//! spec references, `validated_spec`: what should be, `executor`: observe and act), artifacts made of others
+//! ([`artifact_generator`]), artifacts of others ([`external_artifact`]), whose signatures count (`image_trust`),
+//! logins to registries of clouds (`login`).
+//! Elsewhere: how any kind is run (crate `windlass-runtime`), protocols, the store and the decision whether to fetch
+//! (crate `sources`), the list of kinds (crate `windlass-kinds`).
 
 pub mod artifact_generator;
 mod bucket;

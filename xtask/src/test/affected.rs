@@ -17,14 +17,19 @@ const TIDY: &str = "xtask";
 /// The program.
 const WINDLASS: &str = "windlass";
 
+/// Its commands.
+const CLI: &str = "windlass-cli";
+
 /// Packages whose tests and commands start the program.
 const STARTING_WINDLASS: [&str; 3] = [CONFORMANCE.0, STRESS.0, E2E.0];
 
-/// Folders that the package of the root reads, or builds into the program.
-const OF_ROOT: [&str; 3] = ["src/", "deploy/", "config/"];
+/// Folders that the package of the root reads.
+const OF_ROOT: [&str; 2] = ["src/", "config/"];
 
 /// Folders whose files only this package reads, though another one is above them.
-const READERS: [(&str, &str); 4] = [
+const READERS: [(&str, &str); 5] = [
+    // The commands have it built in.
+    ("deploy/", CLI),
     ("e2e/charts/", CONFORMANCE.0),
     ("e2e/overlays/", CONFORMANCE.0),
     ("e2e/conformance/", CONFORMANCE.0),
@@ -33,12 +38,12 @@ const READERS: [(&str, &str); 4] = [
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
 const PLACES: [(&str, &[&str]); 48] = [
-    ("src/cli/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
-    ("src/cli/bootstrap", &["bootstrap"]),
-    ("src/cli/migrate", &["migration"]),
-    ("src/cli/install", &["installation"]),
-    ("src/cli/uninstall", &["installation", "migration"]),
-    ("src/cli/helmfile", &["releases::helmfile", "stories::helmfile", "cli::"]),
+    ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
+    ("cli/src/bootstrap", &["bootstrap"]),
+    ("cli/src/migrate", &["migration"]),
+    ("cli/src/install", &["installation"]),
+    ("cli/src/uninstall", &["installation", "migration"]),
+    ("cli/src/helmfile", &["releases::helmfile", "stories::helmfile", "cli::"]),
     ("operator/runtime/src/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
     ("operator/notification/src/alert", &["notifications::", "services::"]),
     (

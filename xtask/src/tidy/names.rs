@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-use super::layers::is_of_tests;
 use super::{assert_none, files, read};
 
 /// Types whose name is a bare participle, such as `Found`, which says nothing of what it is.
@@ -95,6 +94,16 @@ const IRREGULAR: [&str; 52] = [
 const NOUNS: [&str; 4] = ["Feed", "Need", "Seed", "Embed"];
 
 const NUMBERS: [&str; 9] = ["u8", "u16", "u32", "u64", "usize", "i32", "i64", "f64", "Duration"];
+
+/// Whether a module of tests begins here.
+fn is_of_tests(tokens: &[TokenTree]) -> bool {
+    let [TokenTree::Punct(hash), TokenTree::Group(attribute), TokenTree::Ident(word), ..] = tokens
+    else {
+        return false;
+    };
+    let attribute = attribute.stream().to_string().replace(' ', "");
+    hash.as_char() == '#' && attribute == "cfg(test)" && word == "mod"
+}
 
 /// What was found of each habit, each as `file: name`.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@
 //! whose objects cannot be exported, or that could not be created again, is not deleted.
 //! The names of the Secrets say what is in them, so an export is never written over another one.
 //! In the folder: what a namespace has room for (`quota`). Elsewhere: what an export is made of (engine `crdguard`),
-//! creating its objects again (`cli::crd`), deleting the definition (`removal`).
+//! creating its objects again (`windlass_cli::crd`), deleting the definition (`removal`).
 
 mod quota;
 

@@ -1,0 +1,369 @@
+//! `windlass audit`: what was done to releases and Kustomizations, as ReleaseAudits tell it.
+//!
+//! Elsewhere: what an audit says (`crds::release`), writing audits (`windlass_runtime::audit`).
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args as ClapArgs, ValueEnum};
+use crds::release::{AuditCause, AuditChanges, AuditOutcome, AuditState, ReleaseAudit};
+use kube_core::Resource as _;
+use reconcile::Time;
+use serde_json::{Value, json};
+
+use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
+use super::kind::ResourceArgument;
+use super::scope::{NamespaceScope, say_left_out};
+use super::table::{Cell, Colour, Screen, Table};
+use windlass_runtime::audit::resource;
+use windlass_serve::settings::parse_duration;
+
+/// The flags of `windlass audit`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    #[command(flatten)]
+    scope: NamespaceScope,
+    /// List only those of an object, such as HelmRelease/web or Kustomization/apps
+    #[arg(value_name = "KIND/NAME", value_parser = parse_subject)]
+    subject: Option<AuditObjectName>,
+    /// The same
+    #[arg(
+        long = "for",
+        value_name = "KIND/NAME",
+        value_parser = parse_subject,
+        hide = true,
+        conflicts_with = "subject"
+    )]
+    other: Option<AuditObjectName>,
+    /// List only operations that ended within this time, such as 24h
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    since: Option<Duration>,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = AuditFormat::Table, hide_default_value = true)]
+    output: AuditFormat,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass audit -n apps                        of all objects of a namespace
+  windlass audit hr/web -n apps                 of a HelmRelease
+  windlass audit -A --since 24h -o jsonl        a JSON object a line, for an archive
+
+Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum AuditFormat {
+    /// A table for people
+    Table,
+    /// A list as JSON
+    Json,
+    /// A list as YAML
+    Yaml,
+    /// One JSON object a line
+    Jsonl,
+}
+
+/// An object, by kind and name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct AuditObjectName {
+    kind: &'static str,
+    name: String,
+}
+
+/// The kinds that have audits, and how else users call them.
+const KINDS: [(&str, [&str; 3]); 3] = [
+    ("HelmRelease", ["helmrelease", "helmreleases", "hr"]),
+    ("Helmfile", ["helmfile", "helmfiles", "hf"]),
+    ("Kustomization", ["kustomization", "kustomizations", "ks"]),
+];
+
+fn parse_subject(text: &str) -> Result<AuditObjectName, String> {
+    let (kind, name) = text
+        .split_once('/')
+        .filter(|(_, name)| !name.is_empty())
+        .ok_or_else(|| format!("`{text}` is not KIND/NAME, such as HelmRelease/web"))?;
+    let word = kind.to_lowercase();
+    let known = KINDS.iter().find(|(_, words)| words.contains(&word.as_str()));
+    let (kind, _) = known.ok_or_else(|| {
+        format!("`{kind}` has no audits; use HelmRelease, Helmfile or Kustomization")
+    })?;
+    Ok(AuditObjectName { kind, name: name.to_owned() })
+}
+
+/// Prints audits.
+///
+/// # Errors
+/// The cluster cannot be reached, or the kind is not installed.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (found, left_out) = args.scope.place.run(async |site| {
+        let site = site.everywhere(args.scope.all_namespaces);
+        let target = ResourceArgument { resource: resource(), namespace: None, name: None };
+        let mut found = Vec::new();
+        let left_out = site
+            .list(&target, &args.scope.labels, |objects| {
+                found.extend(objects.into_iter().map(objects::Object::into_value));
+                Ok(())
+            })
+            .await?;
+        anyhow::Ok((found, left_out))
+    })?;
+    let since = args.since.and_then(|by| jiff::Timestamp::now().saturating_sub(by).ok());
+    let audits = selected(found, args.subject.as_ref().or(args.other.as_ref()), since)?;
+    if !audits.is_empty() || args.output != AuditFormat::Table {
+        print(&shown(&audits, args.output, args.scope.all_namespaces)?)?;
+    } else if left_out.is_empty() {
+        say(Mark::Action, &nothing(args));
+    }
+    say_left_out(&left_out);
+    Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
+}
+
+/// The text if there are no audits; it names the object, the time and the namespace of the command.
+fn nothing(args: &Args) -> String {
+    let subject = args.subject.as_ref().or(args.other.as_ref());
+    let of = subject.map(|it| format!(" of {}/{}", it.kind, it.name)).unwrap_or_default();
+    let since = args.since.map(|it| format!(" of the last {} s", it.as_secs())).unwrap_or_default();
+    let place = args.scope.nothing().replacen("no such objects", "", 1);
+    format!("no audits{of}{since}{place}")
+}
+
+/// The audits of a subject since a time, the oldest first.
+fn selected(
+    found: Vec<Value>,
+    subject: Option<&AuditObjectName>,
+    since: Option<Time>,
+) -> anyhow::Result<Vec<ReleaseAudit>> {
+    let mut audits = Vec::with_capacity(found.len());
+    for value in found {
+        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let audit: ReleaseAudit =
+            serde_json::from_value(value).with_context(|| format!("ReleaseAudit {name}"))?;
+        let of = &audit.spec.subject;
+        let is_it = subject.is_none_or(|it| of.kind == it.kind && of.name == it.name);
+        let is_recent = since.is_none_or(|since| ended(&audit).is_some_and(|at| at >= since));
+        if is_it && is_recent {
+            audits.push(audit);
+        }
+    }
+    // Within a second, later ones have higher versions (they are comparable, Kubernetes 1.35).
+    let version = |it: &ReleaseAudit| it.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+    audits.sort_by_key(|audit| (ended(audit), version(audit)));
+    Ok(audits)
+}
+
+fn ended(audit: &ReleaseAudit) -> Option<Time> {
+    let created = audit.metadata.creation_timestamp.as_ref();
+    audit.spec.ended.as_ref().or(created).map(|time| time.0)
+}
+
+fn shown(
+    audits: &[ReleaseAudit],
+    format: AuditFormat,
+    with_namespace: bool,
+) -> anyhow::Result<String> {
+    let list = || -> anyhow::Result<Value> {
+        let items: Result<Vec<Value>, _> = audits.iter().map(serde_json::to_value).collect();
+        Ok(json!({
+            "apiVersion": ReleaseAudit::api_version(&()),
+            "kind": "ReleaseAuditList",
+            "items": items?,
+        }))
+    };
+    Ok(match format {
+        AuditFormat::Table => table(audits, with_namespace, Screen::of_stdout()),
+        AuditFormat::Json => format!("{}\n", serde_json::to_string_pretty(&list()?)?),
+        AuditFormat::Yaml => goyaml::emit(&list()?)?,
+        AuditFormat::Jsonl => {
+            let mut text = String::new();
+            for audit in audits {
+                text.push_str(&serde_json::to_string(audit)?);
+                text.push('\n');
+            }
+            text
+        }
+    })
+}
+
+fn table(audits: &[ReleaseAudit], with_namespace: bool, on: Screen) -> String {
+    let titles = [
+        "NAMESPACE",
+        "ENDED",
+        "SUBJECT",
+        "OPERATION",
+        "OUTCOME",
+        "CHANGES",
+        "FROM",
+        "TO",
+        "CAUSE",
+        "DURATION",
+    ];
+    let skipped = usize::from(!with_namespace);
+    let rows: Vec<Vec<Cell>> =
+        audits.iter().map(|audit| row(audit).into_iter().skip(skipped).collect()).collect();
+    Table::new(&titles[skipped..], on).page(&rows)
+}
+
+fn row(audit: &ReleaseAudit) -> [Cell; 10] {
+    let spec = &audit.spec;
+    let release = spec.subject.release.as_ref();
+    let release = release.map(|it| match it.kube_context.as_str() {
+        "" if it.name == spec.subject.name => String::new(),
+        "" => format!(" ({})", it.name),
+        context => format!(" ({context}/{}/{})", it.namespace, it.name),
+    });
+    let release = release.unwrap_or_default();
+    let causes: Vec<String> = spec.causes.iter().map(cause).collect();
+    let at = ended(audit).map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    [
+        Cell::new(audit.metadata.namespace.as_deref().unwrap_or_default()),
+        Cell::new(&at.unwrap_or_default()),
+        Cell::new(&format!("{}/{}{release}", spec.subject.kind, spec.subject.name)),
+        Cell::new(&spec.operation.to_string()),
+        // Before what is long: a narrow terminal cuts lines.
+        Cell::coloured(&spec.outcome.to_string(), colour(spec.outcome)),
+        Cell::new(&changes(&spec.changes)),
+        Cell::new(&state(spec.from.as_ref())),
+        Cell::new(&state(spec.to.as_ref())),
+        Cell::new(&causes.join(",")),
+        Cell::new(spec.duration.as_deref().unwrap_or_default()),
+    ]
+}
+
+fn colour(outcome: AuditOutcome) -> Option<Colour> {
+    match outcome {
+        AuditOutcome::Succeeded => Some(Colour::Good),
+        AuditOutcome::Failed => Some(Colour::Bad),
+        _ => Some(Colour::Busy),
+    }
+}
+
+fn state(of: Option<&AuditState>) -> String {
+    let Some(of) = of else { return String::new() };
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    match (text(&of.revision), text(&of.chart), text(&of.chart_version)) {
+        (revision, chart, _) if chart.is_empty() => revision,
+        (revision, chart, version) => format!("{revision}:{chart}@{version}"),
+    }
+}
+
+fn changes(of: &AuditChanges) -> String {
+    let partial = if of.partial { "?" } else { "" };
+    format!("+{} ~{} -{}{partial}", of.added, of.changed, of.removed)
+}
+
+fn cause(of: &AuditCause) -> String {
+    let cause = match &of.object {
+        Some(object) => format!("{}:{object}", of.type_.as_str()),
+        None => of.type_.as_str().to_owned(),
+    };
+    // An annotation names the user, and everyone who may write it can name any user.
+    let user = of.claimed_user.as_ref().map(|user| format!(" by {user} (claimed)"));
+    let reason = of.reason.as_ref().map(|reason| format!(": {reason}"));
+    cause + &user.unwrap_or_default() + &reason.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn audit(name: &str, kind: &str, ended: &str) -> Value {
+        json!({
+            "metadata": {"name": format!("{name}-1"), "namespace": "apps"},
+            "spec": {
+                "subject": {"kind": kind, "name": name, "release": {"name": "shop", "namespace": "apps"}},
+                "operation": "Upgrade", "outcome": "Succeeded", "ended": ended, "duration": "1.5s",
+                "from": {"revision": "1", "chart": "web", "chartVersion": "1.0.0"},
+                "to": {"revision": "2", "chart": "web", "chartVersion": "1.1.0"},
+                "causes": [{"type": "Values", "object": "Secret/apps/v"}, {"type": "Spec"}],
+                "changes": {"added": 1, "changed": 2, "removed": 0, "partial": true},
+            },
+        })
+    }
+
+    #[test]
+    fn the_table_fits_terminals_of_both_widths() {
+        let found = vec![
+            audit("shop", "HelmRelease", "2026-01-03T00:00:00Z"),
+            audit("apps", "Kustomization", "2026-01-04T00:00:00Z"),
+        ];
+        let audits = selected(found, None, None).unwrap();
+        let text = crate::table::at_both_widths(|on| table(&audits, true, on));
+        expect_test::expect_file!["goldens/audit.txt"].assert_eq(&text);
+    }
+
+    #[test]
+    fn a_cause_names_the_user_who_is_claimed_to_have_asked_and_why() {
+        let cause = |of: Value| cause(&serde_json::from_value(of).unwrap());
+        assert_eq!(cause(json!({"type": "Failure"})), "Failure");
+        assert_eq!(
+            cause(json!({"type": "Values", "object": "Secret/apps/v"})),
+            "Values:Secret/apps/v"
+        );
+        let asked = json!({"type": "Request", "claimedUser": "alice", "reason": "incident-1234"});
+        assert_eq!(cause(asked), "Request by alice (claimed): incident-1234");
+    }
+
+    #[test]
+    fn a_subject_is_named_by_kind_and_name() {
+        let kind = |text: &str| parse_subject(text).map(|it| it.kind);
+        assert_eq!(kind("hr/web"), Ok("HelmRelease"));
+        assert_eq!(kind("Kustomizations/web"), Ok("Kustomization"));
+        assert_eq!(kind("HELMFILE/web"), Ok("Helmfile"));
+        assert!(kind("web").unwrap_err().contains("is not KIND/NAME"));
+        assert!(kind("hr/").unwrap_err().contains("is not KIND/NAME"));
+        assert!(kind("pod/web").unwrap_err().contains("`pod` has no audits"));
+    }
+
+    #[test]
+    fn audits_are_selected_by_subject_and_time_and_sorted() {
+        let all = vec![
+            audit("b", "HelmRelease", "2026-01-03T00:00:00Z"),
+            audit("a", "HelmRelease", "2026-01-01T00:00:00Z"),
+            audit("a", "Kustomization", "2026-01-02T00:00:00Z"),
+        ];
+        let names = |subject: Option<&str>, since: Option<&str>| -> Vec<String> {
+            let subject = subject.map(|it| parse_subject(it).unwrap());
+            let since = since.map(|it| it.parse().unwrap());
+            let found = selected(all.clone(), subject.as_ref(), since).unwrap();
+            found
+                .iter()
+                .map(|it| format!("{}/{}", it.spec.subject.kind, it.spec.subject.name))
+                .collect()
+        };
+        assert_eq!(names(None, None), ["HelmRelease/a", "Kustomization/a", "HelmRelease/b"]);
+        assert_eq!(names(Some("hr/a"), None), ["HelmRelease/a"]);
+        assert_eq!(names(None, Some("2026-01-02T00:00:00Z")), ["Kustomization/a", "HelmRelease/b"]);
+    }
+
+    #[test]
+    fn a_release_of_a_context_is_named_in_full() {
+        let mut found = audit("web", "Helmfile", "2026-01-03T00:00:00Z");
+        found["spec"]["subject"]["release"]["kubeContext"] = json!("east");
+        let audits = selected(vec![found], None, None).unwrap();
+        let table = shown(&audits, AuditFormat::Table, true).unwrap();
+        assert!(table.contains("Helmfile/web (east/apps/shop)"), "{table}");
+    }
+
+    #[test]
+    fn each_format_has_the_same_audits() {
+        let found = vec![audit("we\u{1b}b", "HelmRelease", "2026-01-03T00:00:00Z")];
+        let audits = selected(found, None, None).unwrap();
+        let table = shown(&audits, AuditFormat::Table, true).unwrap();
+        let line = table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            line,
+            "apps 2026-01-03T00:00:00Z HelmRelease/we\\u{1b}b (shop) Upgrade Succeeded +1 ~2 -0? 1:web@1.0.0 2:web@1.1.0 \
+             Values:Secret/apps/v,Spec 1.5s"
+        );
+        assert!(!shown(&audits, AuditFormat::Table, false).unwrap().contains("NAMESPACE"));
+        let json: Value =
+            serde_json::from_str(&shown(&audits, AuditFormat::Json, true).unwrap()).unwrap();
+        assert_eq!(json["kind"], "ReleaseAuditList");
+        assert_eq!(json["items"][0]["kind"], "ReleaseAudit");
+        let lines = shown(&audits, AuditFormat::Jsonl, true).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&lines).unwrap(), json["items"][0]);
+        assert!(
+            shown(&audits, AuditFormat::Yaml, true).unwrap().contains("kind: ReleaseAuditList\n")
+        );
+    }
+}

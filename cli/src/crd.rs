@@ -1,0 +1,341 @@
+//! `windlass crd`: who uses a CustomResourceDefinition, and what another definition would do to its objects.
+//!
+//! In the folder: creating a definition and its objects (`restore`) from an export (`stored_exports`). Elsewhere: how
+//! that is judged (`windlass_runtime::crd_guard`, engine `crdguard`).
+
+mod restore;
+mod stored_exports;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::{Args as ClapArgs, Subcommand};
+use crdguard::{ChangeVerdict, Definition};
+use objects::{Gvk, Object, manifest};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::connection::{Connection, block_on, print};
+use super::exit_code::ExitCode;
+use super::table::{Cell, Screen, Table};
+use super::version::VersionFormat;
+use windlass_cluster::decode::DepthLimitedObject;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::pager::ObjectProjection;
+use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::crd_guard::{claims, object_check};
+
+/// Most objects that are counted.
+const MAX_COUNTED_OBJECTS: u64 = 100_000;
+
+/// The flags of `windlass crd`.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Option<CrdCommand>,
+    #[command(flatten)]
+    shown: CrdCommonArgs,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass crd widgets.example.com              who uses it, and how many objects there are
+  windlass crd diff widgets.example.com new.yaml
+                                                whether the objects fit another definition
+  windlass crd restore widgets.example.com --dry-run
+                                                what would be created from an export
+
+Exit status: 0; 1 if objects do not fit the definition, or cannot be created; 2 if there is no such definition or export, or
+it cannot be read; 3 if the cluster cannot be reached.";
+
+#[derive(Debug, Clone, Subcommand)]
+enum CrdCommand {
+    /// Judge a definition in a file by the objects that exist; the status is 1 if it does not fit them
+    Diff {
+        #[command(flatten)]
+        shown: CrdCommonArgs,
+        /// File with the new definition, `-` for stdin; other objects in it are ignored
+        #[arg(required = true)]
+        file: PathBuf,
+    },
+    /// Create a definition and its objects from the export that windlass made before it deleted them
+    ///
+    /// What exists stays as it is. Objects have other uids than before, no owner references and no managed fields; their
+    /// finalizers and statuses are restored. The status is 1 if an object cannot be created.
+    Restore {
+        #[command(flatten)]
+        shown: CrdCommonArgs,
+        #[command(flatten)]
+        how: restore::How,
+    },
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+struct CrdCommonArgs {
+    /// Name, such as widgets.example.com
+    #[arg(required = true)]
+    name: Option<String>,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = VersionFormat::Text, hide_default_value = true)]
+    output: VersionFormat,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Prints who uses a definition, or what another one would do.
+///
+/// # Errors
+/// There is no such definition, or the cluster cannot be read.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        None => block_on(async {
+            let (cluster, live) = args.shown.open().await?;
+            let usage = Usage::of(&cluster, &live).await?;
+            args.shown.print(&usage, || usage.text(Screen::of_stdout()))?;
+            Ok(ExitCode::Success)
+        }),
+        Some(CrdCommand::Diff { file, shown }) => block_on(async {
+            let (cluster, live) = shown.open().await?;
+            let new = read(file, live.name())?;
+            let old = live.into_value();
+            let new = new.into_value();
+            let verdict = object_check::survey(&cluster, "", old, new).await?;
+            shown.print(&verdict, || text(&verdict, Screen::of_stdout()))?;
+            let is_compatible = verdict.is_compatible();
+            Ok(if is_compatible { ExitCode::Success } else { ExitCode::ProblemsFound })
+        }),
+        Some(CrdCommand::Restore { shown, how }) => block_on(restore::run(shown, how)),
+    }
+}
+
+/// The resource of definitions.
+async fn definitions(cluster: &Cluster) -> Result<Resource, ClusterError> {
+    cluster.resource(&Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition")).await
+}
+
+impl CrdCommonArgs {
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    async fn open(&self) -> anyhow::Result<(Cluster, Object)> {
+        let name = self.name();
+        let (cluster, _) = self.connection.open().await?;
+        let resource = definitions(&cluster).await?;
+        let live = cluster.get(&resource, "", name).await?;
+        let live = live.with_context(|| {
+            format!("CustomResourceDefinition {name} not found; names are <plural>.<group>")
+        })?;
+        Ok((cluster, live))
+    }
+
+    fn print(&self, shown: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        let text = match self.output {
+            VersionFormat::Text => text(),
+            VersionFormat::Json => format!("{}\n", serde_json::to_string_pretty(shown)?),
+            VersionFormat::Yaml => goyaml::emit(&serde_json::to_value(shown)?)?,
+        };
+        print(&text)
+    }
+}
+
+/// The definition of a name in a file.
+fn read(path: &Path, name: &str) -> anyhow::Result<Object> {
+    let shown = path.display().to_string();
+    let data = match shown.as_str() {
+        "-" => std::io::read_to_string(std::io::stdin())?.into_bytes(),
+        _ => std::fs::read(path).with_context(|| format!("reading {shown}"))?,
+    };
+    let all = manifest::read(&shown, &data, &goyaml::YamlLimits::default())?;
+    let mut found = all.into_iter().map(|it| it.object);
+    match found.find(|it| it.kind() == "CustomResourceDefinition" && it.name() == name) {
+        Some(object) => Ok(object),
+        None => bail!("{shown} has no CustomResourceDefinition {name}"),
+    }
+}
+
+fn text(verdict: &ChangeVerdict, on: Screen) -> String {
+    let mut text = String::new();
+    for line in verdict.lines(true) {
+        let words = line.trim_start();
+        let indent = line.len() - words.len();
+        text.push_str(&format!("{:indent$}{}\n", "", on.wrapped(words, indent + 2)));
+    }
+    if verdict.is_compatible() {
+        text.push_str("compatible with the objects that exist\n");
+    }
+    text
+}
+
+/// Who uses a definition.
+#[derive(Debug, Serialize)]
+struct Usage {
+    name: String,
+    kind: String,
+    scope: &'static str,
+    /// Kustomizations, releases and field managers that have it.
+    owners: Vec<String>,
+    versions: Vec<Version>,
+    /// How many objects there are, by namespace.
+    objects: BTreeMap<String, u64>,
+    /// There are more, or they could not be counted.
+    is_partial: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Version {
+    name: String,
+    served: bool,
+    storage: bool,
+    /// Objects may be stored in it.
+    stored: bool,
+    /// Field managers that wrote objects in it.
+    managers: BTreeSet<String>,
+}
+
+impl Usage {
+    async fn of(cluster: &Cluster, live: &Object) -> anyhow::Result<Self> {
+        let definition = Definition::read(&Value::Object(live.fields().clone()))?;
+        let versions = definition.versions.iter().map(|it| Version {
+            name: it.name.clone(),
+            served: it.is_served,
+            storage: it.is_storage,
+            stored: definition.stored.contains(&it.name),
+            managers: BTreeSet::new(),
+        });
+        let mut usage = Self {
+            name: definition.name.clone(),
+            kind: definition.kind.clone(),
+            scope: if definition.is_namespaced { "Namespaced" } else { "Cluster" },
+            owners: claims::of(live, "", &[]),
+            versions: versions.collect(),
+            objects: BTreeMap::new(),
+            is_partial: false,
+        };
+        usage.owners.dedup();
+        let Some(version) = definition.readable() else {
+            usage.is_partial = true;
+            return Ok(usage);
+        };
+        let resource = object_check::resource(&definition, &version.name);
+        let mut pages = cluster.pages(&resource, "", ObjectProjection::Metadata)?;
+        let mut counted = 0;
+        while let Some(page) = pages.next().await? {
+            counted += page.len() as u64;
+            page.iter().for_each(|DepthLimitedObject(it)| usage.add(&it["metadata"]));
+            usage.is_partial = !pages.is_over() && counted >= MAX_COUNTED_OBJECTS;
+            if usage.is_partial {
+                break;
+            }
+        }
+        Ok(usage)
+    }
+
+    fn add(&mut self, meta: &Value) {
+        let namespace = meta["namespace"].as_str().unwrap_or_default();
+        *self.objects.entry(namespace.to_owned()).or_default() += 1;
+        for entry in meta["managedFields"].as_array().into_iter().flatten() {
+            let version = entry["apiVersion"].as_str().and_then(|it| it.rsplit('/').next());
+            let known = self.versions.iter_mut().find(|it| Some(it.name.as_str()) == version);
+            if let Some((known, manager)) = known.zip(entry["manager"].as_str()) {
+                known.managers.insert(manager.to_owned());
+            }
+        }
+    }
+
+    fn text(&self, on: Screen) -> String {
+        let owners =
+            if self.owners.is_empty() { "none".to_owned() } else { self.owners.join(", ") };
+        let head = [
+            format!("name: {}", self.name),
+            format!("kind: {} ({})", self.kind, self.scope),
+            format!("owners: {owners}"),
+        ];
+        let mut text: String = head.map(|line| format!("{}\n", on.wrapped(&line, 2))).concat();
+        let yes = |is: bool| Cell::new(if is { "yes" } else { "no" });
+        let versions = self.versions.iter().map(|it| {
+            let managers: Vec<&str> = it.managers.iter().map(String::as_str).collect();
+            let managers = Cell::new(&managers.join(", ")).vital();
+            vec![Cell::new(&it.name), yes(it.served), yes(it.storage), yes(it.stored), managers]
+        });
+        let titles = ["VERSION", "SERVED", "STORAGE", "STORED", "WRITTEN BY"];
+        text.push('\n');
+        text.push_str(&Table::new(&titles, on).page(&versions.collect::<Vec<_>>()));
+        let total: u64 = self.objects.values().sum();
+        let is_served = self.versions.iter().any(|it| it.served);
+        text.push_str(&match (is_served, self.is_partial) {
+            (false, _) => "\nobjects: not counted, because no version is served\n".to_owned(),
+            (true, true) => format!("\nobjects: at least {total}\n"),
+            (true, false) => format!("\nobjects: {total}\n"),
+        });
+        let namespaces = self.objects.iter().filter(|it| !it.0.is_empty());
+        let namespaces = namespaces
+            .map(|(namespace, count)| vec![Cell::new(namespace), Cell::new(&count.to_string())]);
+        text.push_str(
+            &Table::new(&["NAMESPACE", "OBJECTS"], on).page(&namespaces.collect::<Vec<_>>()),
+        );
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::at_both_widths;
+    use crdguard::{Finding, Key};
+    use expect_test::expect_file;
+    use serde_json::json;
+
+    #[test]
+    fn objects_of_which_no_version_is_served_are_not_said_to_be_none() {
+        let usage = Usage {
+            name: "widgets.acme.io".to_owned(),
+            kind: "Widget".to_owned(),
+            scope: "Cluster",
+            owners: Vec::new(),
+            versions: Vec::new(),
+            objects: BTreeMap::new(),
+            is_partial: true,
+        };
+        let text = usage.text(Screen { width: None, is_coloured: false });
+        assert!(text.contains("not counted") && !text.contains("objects: 0"), "{text}");
+    }
+
+    #[test]
+    fn usage_says_who_writes_which_version_and_where_objects_are() {
+        let version = |name: &str, storage: bool| Version {
+            name: name.to_owned(),
+            served: true,
+            storage,
+            stored: true,
+            managers: BTreeSet::new(),
+        };
+        let mut usage = Usage {
+            name: "widgets.acme.io".to_owned(),
+            kind: "Widget".to_owned(),
+            scope: "Namespaced",
+            owners: vec!["Kustomization infra/crds".to_owned()],
+            versions: vec![version("v1", true), version("v1alpha1", false)],
+            objects: BTreeMap::new(),
+            is_partial: false,
+        };
+        let by = |manager: &str, version: &str| json!({"manager": manager, "apiVersion": format!("acme.io/{version}")});
+        usage.add(&json!({"namespace": "shop", "managedFields": [by("kubectl", "v1alpha1")]}));
+        usage.add(&json!({"namespace": "shop", "managedFields": [by("helm", "v1")]}));
+        let finding = Finding {
+            problem: crdguard::Problem::Invalid,
+            version: "v1".to_owned(),
+            path: "spec.size".to_owned(),
+            why: "must be at most 10".to_owned(),
+            objects: 7,
+            examples: ["a-long-name", "another-long-name", "b"]
+                .map(|name| Key { namespace: "shop".to_owned(), name: name.to_owned() })
+                .into(),
+        };
+        let findings = vec![finding];
+        let verdict = ChangeVerdict { findings, omitted: 0, judged: 7, total: 7 };
+        let text = at_both_widths(|on| format!("{}\n{}", usage.text(on), text(&verdict, on)));
+        expect_file!["goldens/crd.txt"].assert_eq(&text);
+    }
+}

@@ -1,0 +1,212 @@
+//! `windlass events`: what happened to objects of windlass and to their sources.
+
+use std::collections::BTreeSet;
+
+use cause::{last_seen, object_references};
+use clap::Args as ClapArgs;
+use objects::{Gvk, Object, ObjectId};
+use serde_json::Value;
+
+use super::complete;
+use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
+use super::kind;
+use super::output::{ReportFormat, report};
+use super::scope::{NamespaceScope, Site, say_left_out, shown};
+use super::table::{Cell, Colour, Screen, Table, age};
+
+/// The flags of `windlass events`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    /// An object, with its sources; all objects of windlass if there is none
+    #[arg(num_args = 0..=2, value_name = "KIND/NAME", add = complete::objects())]
+    what: Vec<String>,
+    /// The same as `flux events` has it
+    #[arg(long = "for", hide = true, value_name = "KIND/NAME", conflicts_with = "what")]
+    about: Option<String>,
+    #[command(flatten)]
+    scope: NamespaceScope,
+    /// Only events of this type: Normal or Warning
+    #[arg(long = "types", value_name = "TYPE", value_delimiter = ',', value_parser = event_type)]
+    types: Vec<String>,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
+    output: ReportFormat,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass events -n apps                       of all objects of windlass in a namespace
+  windlass events ks/app -n apps                of a Kustomization and its source
+  windlass events -A --types Warning
+  windlass events -A -l team=web                of the objects with a label
+
+Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
+
+/// A type of events: of any other there are none, which would look as if nothing had happened.
+fn event_type(text: &str) -> Result<String, String> {
+    match text.to_lowercase().as_str() {
+        "normal" | "warning" => Ok(text.to_owned()),
+        _ => Err("an event is Normal or Warning".to_owned()),
+    }
+}
+
+/// Prints events, the oldest first.
+///
+/// # Errors
+/// Something cannot be read.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (events, left_out) = args.scope.place.run(async |site| {
+        let site = site.everywhere(args.scope.all_namespaces);
+        let (about, mut left_out) = about(&site, args).await?;
+        let (events, more) = gather(&site, args, about.as_ref()).await?;
+        left_out.extend(more);
+        anyhow::Ok((events, left_out))
+    })?;
+    let values: Vec<Value> = events.iter().map(|it| shown(it.clone()).into_value()).collect();
+    if report(&values, args.output)?.is_none() {
+        print(&table(&events, Screen::of_stdout(), jiff::Timestamp::now()))?;
+        if events.is_empty() && left_out.is_empty() {
+            say(Mark::Action, "no events; the API server keeps them for an hour by default");
+        }
+    }
+    say_left_out(&left_out);
+    Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
+}
+
+/// What events are wanted of.
+struct About {
+    objects: BTreeSet<ObjectId>,
+    /// Where their events are; that of the command if there is none.
+    namespaces: Vec<Option<String>>,
+}
+
+/// The object that events are wanted of and its sources, or the objects that labels select; and what could not be listed.
+async fn about(site: &Site, args: &Args) -> anyhow::Result<(Option<About>, Vec<String>)> {
+    let labels = args.scope.labels.as_str();
+    let mut objects = BTreeSet::new();
+    let words = args.about.as_ref().map_or_else(|| args.what.clone(), |word| vec![word.clone()]);
+    if !words.is_empty() {
+        let target = kind::one(&site.cluster, &words).await?;
+        args.scope.check(std::slice::from_ref(&target))?;
+        let object = kind::read(site, &target).await?;
+        objects.insert(object.id());
+        objects.extend(object_references::sources(&object));
+        let namespaces: BTreeSet<String> = objects.iter().map(|id| id.namespace.clone()).collect();
+        let namespaces = namespaces.into_iter().map(Some).collect();
+        return Ok((Some(About { objects, namespaces }), Vec::new()));
+    }
+    if labels.is_empty() {
+        return Ok((None, Vec::new()));
+    }
+    let mut left_out = Vec::new();
+    for target in kind::targets(&site.cluster, &["all".to_owned()]).await? {
+        let refused = site.list(&target, labels, |found| {
+            objects.extend(found.iter().map(Object::id));
+            Ok(())
+        });
+        left_out.extend(refused.await?);
+    }
+    Ok((Some(About { objects, namespaces: vec![None] }), left_out))
+}
+
+async fn gather(
+    site: &Site,
+    args: &Args,
+    about: Option<&About>,
+) -> anyhow::Result<(Vec<Object>, Vec<String>)> {
+    let gvk = Gvk::new("v1", "Event");
+    let resource = site.cluster.resource(&gvk).await?;
+    let mut found: Vec<Object> = Vec::new();
+    let mut left_out = Vec::new();
+    let namespaces = about.map_or_else(|| vec![None], |it| it.namespaces.clone());
+    for namespace in namespaces {
+        let target = kind::ResourceArgument { resource: resource.clone(), namespace, name: None };
+        let refused = site.list(&target, "", |events| {
+            let wanted = events.into_iter().filter(|it| {
+                let is_it = |kind: &String| field(it, "type").eq_ignore_ascii_case(kind);
+                let is_of_type = args.types.is_empty() || args.types.iter().any(is_it);
+                let of = object_of(it);
+                is_of_type
+                    && about.map_or_else(
+                        || object_references::is_reconciled(&of),
+                        |about| about.objects.contains(&of),
+                    )
+            });
+            found.extend(wanted);
+            Ok(())
+        });
+        left_out.extend(refused.await?);
+    }
+    found.sort_by_key(last_seen);
+    Ok((found, left_out))
+}
+
+fn field<'e>(event: &'e Object, key: &str) -> &'e str {
+    event.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn object_of(event: &Object) -> ObjectId {
+    let of = event.get("involvedObject").cloned().unwrap_or_default();
+    let text = |key: &str| of[key].as_str().unwrap_or_default().to_owned();
+    let group = Gvk::new(&text("apiVersion"), "").group;
+    ObjectId::new(&text("namespace"), &text("name"), &group, &text("kind"))
+}
+
+fn table(events: &[Object], on: Screen, now: reconcile::Time) -> String {
+    let mut table = Table::new(&["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], on);
+    table.page(&events.iter().map(|it| row(it, now)).collect::<Vec<_>>())
+}
+
+fn row(event: &Object, now: reconcile::Time) -> Vec<Cell> {
+    let kind = field(event, "type");
+    let is_warning = kind == "Warning";
+    let colour = is_warning.then_some(Colour::Bad);
+    let message = Cell::new(field(event, "message"));
+    vec![
+        Cell::new(&age(last_seen(event), now)),
+        Cell::coloured(kind, colour),
+        Cell::new(field(event, "reason")),
+        Cell::new(&object_of(event).subject()),
+        if is_warning { message.vital() } else { message },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect_file;
+    use serde_json::json;
+
+    use super::*;
+    use crate::table::at_both_widths;
+
+    #[test]
+    fn the_table_fits_terminals_of_both_widths() {
+        let event = |kind: &str, reason: &str, message: &str| {
+            Object::new(json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"},
+                "type": kind, "reason": reason, "message": message, "lastTimestamp": "2026-11-24T11:58:00Z",
+                "involvedObject": {"apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+                    "kind": "Kustomization", "namespace": "apps", "name": "shop"}}))
+            .unwrap()
+        };
+        let events = [
+            event(
+                "Normal",
+                "ReconciliationSucceeded",
+                "Reconciliation finished in 1.2s, next run in 10m",
+            ),
+            event(
+                "Warning",
+                "HealthCheckFailed",
+                "timeout waiting for Deployment/apps/web: container 'app' of Pod web-1 CrashLoopBackOff \u{1b}[2J",
+            ),
+        ];
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        expect_file!["goldens/events.txt"].assert_eq(&at_both_widths(|on| table(&events, on, now)));
+    }
+
+    #[test]
+    fn a_type_that_no_event_has_is_refused() {
+        assert!(event_type("Warning").is_ok() && event_type("normal").is_ok());
+        assert_eq!(event_type("Wraning").unwrap_err(), "an event is Normal or Warning");
+    }
+}

@@ -1,0 +1,479 @@
+//! `windlass get`: one table of objects of any kinds.
+
+use anyhow::{Context as _, bail};
+use cause::{State, Why, condition, object_references};
+use clap::Args as ClapArgs;
+use futures::stream::{StreamExt as _, select_all};
+use objects::Object;
+use reconcile::Time;
+use serde_json::{Value, json};
+
+use super::complete;
+use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
+use super::fact_source::Facts;
+use super::kind::{self, ResourceArgument};
+use super::operators;
+use super::output::{ListOutputFormat, OutputShape, Writer};
+use super::row::{Row, is_silent, unsaid};
+use super::scope::{NamespaceScope, Site, say_left_out};
+use super::table::{Cell, Colour, Screen, Table, age};
+use windlass_cluster::watch::WatcherEvent;
+
+/// The flags of `windlass get`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    /// KIND, KIND/NAME, KIND NAME, several KINDs with commas, or all, sources, appliers
+    #[arg(default_value = "all", value_name = "KIND[/NAME]", add = complete::objects())]
+    what: Vec<String>,
+    #[command(flatten)]
+    scope: NamespaceScope,
+    /// Only objects with a condition of this status, such as ready=false; with != without it
+    #[arg(long, value_name = "CONDITION=STATUS")]
+    status_selector: Option<String>,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = ListOutputFormat::Table, value_name = "FORMAT")]
+    output: ListOutputFormat,
+    /// Leave out the titles of the table
+    #[arg(long)]
+    no_header: bool,
+    /// List objects, then watch for changes
+    #[arg(short, long)]
+    watch: bool,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass get -A                               everything, in all namespaces
+  windlass get ks -n apps                       the Kustomizations of a namespace
+  windlass get hr/web -o yaml                   one HelmRelease as YAML
+  windlass get all -A --status-selector ready=false
+                                                what reports that it is not ready; windlass why -A says why
+  windlass get sources --watch
+  windlass get deployments -n apps              of other kinds: whether they are healthy
+
+SINCE is how long it has been as ready as it is, AGE how long it exists. READY of a kind that neither windlass nor Flux
+reconciles, such as a Deployment, is whether its status tells that it is healthy. An Alert or a Provider, which has no status,
+is not ready if windlass why finds that something is missing, or that a service does not accept what is sent.
+
+Exit status: 0, also if something is not ready; 2 if something could not be read; 3 if the cluster cannot be reached.";
+
+/// Prints objects.
+///
+/// # Errors
+/// Something cannot be read.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let selector = args.status_selector.as_deref().map(StatusSelector::parse).transpose()?;
+    let work = async |site: Site| {
+        let site = site.everywhere(args.scope.all_namespaces);
+        let targets = kind::targets(&site.cluster, &args.what).await?;
+        args.scope.check(&targets)?;
+        if args.watch {
+            return watch(&site, args, &targets, selector.as_ref()).await;
+        }
+        list(&site, args, &targets, selector.as_ref()).await
+    };
+    match args.watch {
+        true => args.scope.place.follow(work),
+        false => args.scope.place.run(work),
+    }
+}
+
+/// `ready=false`: the status of a condition; `ready!=true`: any other status, or none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct StatusSelector {
+    condition: String,
+    status: String,
+    is_negated: bool,
+}
+
+impl StatusSelector {
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let (condition, status) =
+            text.split_once('=').context("--status-selector is CONDITION=STATUS")?;
+        let negated = condition.strip_suffix('!');
+        let is_negated = negated.is_some();
+        let condition = negated.unwrap_or(condition);
+        let status = status.to_lowercase();
+        if !matches!(status.as_str(), "true" | "false" | "unknown") {
+            bail!("--status-selector: a status is true, false or unknown, not `{status}`");
+        }
+        Ok(Self { condition: condition.to_lowercase(), status, is_negated })
+    }
+
+    /// Whether an object does not have the condition, though a controller should have set it.
+    fn has_no_status(&self, object: &Object) -> bool {
+        !self.is_negated && self.condition == "ready" && is_silent(object)
+    }
+
+    fn selects(&self, object: &Object) -> bool {
+        let conditions = object.get("status").and_then(|it| it["conditions"].as_array());
+        let text = |it: &Value, key: &str| it[key].as_str().unwrap_or_default().to_lowercase();
+        let has = conditions
+            .into_iter()
+            .flatten()
+            .any(|it| text(it, "type") == self.condition && text(it, "status") == self.status);
+        has != self.is_negated
+    }
+}
+
+/// How rows are written.
+struct Printer {
+    table: Table,
+    writer: Writer,
+    format: ListOutputFormat,
+    has_namespaces: bool,
+    has_kinds: bool,
+    /// Rows that are not printed yet: what is printed together has columns of one width.
+    rows: Vec<Vec<Cell>>,
+    printed: usize,
+}
+
+/// How many rows are printed together. A kind with more of them is printed page by page.
+const ROWS_PER_PAGE: usize = 50;
+
+impl Printer {
+    fn new(args: &Args, targets: &[ResourceArgument], screen: Screen) -> Self {
+        let is_wide = args.output == ListOutputFormat::Wide;
+        let has_namespaces = args.scope.all_namespaces;
+        let kinds = targets.first().map(|first| &first.resource.gvk);
+        let has_kinds = targets.iter().any(|it| Some(&it.resource.gvk) != kinds);
+        let mut titles = if has_namespaces { vec!["NAMESPACE"] } else { Vec::new() };
+        titles.extend(["NAME", "READY", "REVISION", "SINCE", "AGE", "SUSPENDED"]);
+        if is_wide {
+            titles.extend(["APPLIED BY", "REASON"]);
+        }
+        titles.push("MESSAGE");
+        // A wide table is for those who scroll.
+        let screen = if is_wide { Screen { width: None, ..screen } } else { screen };
+        let table = Table::new(&titles, screen);
+        let table = if args.no_header { table.headless() } else { table };
+        let shape = match targets {
+            _ if args.watch => OutputShape::Stream,
+            [target] if target.name.is_some() => OutputShape::One,
+            _ => OutputShape::List,
+        };
+        let writer = Writer::new(args.output, shape);
+        let format = args.output;
+        let rows = Vec::new();
+        Self { table, writer, format, has_namespaces, has_kinds, rows, printed: 0 }
+    }
+
+    fn print(&mut self, objects: Vec<Object>, now: Time) -> anyhow::Result<()> {
+        self.printed += objects.len();
+        match self.format {
+            ListOutputFormat::Table | ListOutputFormat::Wide => {
+                let rows: Vec<_> = objects.iter().map(|object| self.row(object, now)).collect();
+                self.rows.extend(rows);
+                if self.rows.len() >= ROWS_PER_PAGE { self.flush() } else { Ok(()) }
+            }
+            ListOutputFormat::Json | ListOutputFormat::Yaml | ListOutputFormat::Name => {
+                objects.into_iter().try_for_each(|object| self.writer.object(object))
+            }
+        }
+    }
+
+    /// Prints what is not printed yet.
+    fn flush(&mut self) -> anyhow::Result<()> {
+        print(&self.table.page(&std::mem::take(&mut self.rows)))
+    }
+
+    fn row(&self, object: &Object, now: Time) -> Vec<Cell> {
+        let row = Row::of_any(object, now);
+        let mut cells = Vec::new();
+        if self.has_namespaces {
+            cells.push(Cell::new(object.namespace()));
+        }
+        let name = match self.has_kinds {
+            true => format!("{}/{}", kind::qualified(&object.gvk()).to_lowercase(), object.name()),
+            false => object.name().to_owned(),
+        };
+        cells.push(Cell::new(&name));
+        cells.push(Cell::coloured(&row.ready, Colour::of_ready(&row.ready)));
+        cells.push(Cell::new(&row.revision));
+        cells.push(Cell::new(&age(row.since, now)));
+        cells.push(Cell::new(&age(row.created, now)));
+        cells.push(match row.is_suspended() {
+            true => Cell::coloured(&row.suspended, Some(Colour::Busy)).vital(),
+            false => Cell::new(""),
+        });
+        if self.format == ListOutputFormat::Wide {
+            let applier = cause::object_references::applier(object).map(|id| id.subject());
+            cells.push(Cell::new(&applier.unwrap_or_default()));
+            cells.push(Cell::new(&row.reason));
+        }
+        let message = Cell::new(&row.message);
+        cells.push(if row.ready == "True" { message } else { message.vital() });
+        cells
+    }
+}
+
+async fn list(
+    site: &Site,
+    args: &Args,
+    targets: &[ResourceArgument],
+    selector: Option<&StatusSelector>,
+) -> anyhow::Result<ExitCode> {
+    let mut printer = Printer::new(args, targets, Screen::of_stdout());
+    let silent = std::cell::Cell::new(0_usize);
+    let is_wanted = |object: &Object| {
+        let Some(selector) = selector else { return true };
+        silent.set(silent.get() + usize::from(selector.has_no_status(object)));
+        selector.selects(object)
+    };
+    let is_table = matches!(args.output, ListOutputFormat::Table | ListOutputFormat::Wide);
+    let mut left_out = Vec::new();
+    for target in targets {
+        let now = jiff::Timestamp::now();
+        let is_judged = is_table && is_mute(target);
+        let mut mute = Vec::new();
+        if target.name.is_some() {
+            let object = kind::read(site, target).await?;
+            match is_judged {
+                true => mute.push(object),
+                false => {
+                    printer.print(Some(object).into_iter().filter(is_wanted).collect(), now)?;
+                }
+            }
+        } else {
+            let refused = site.list(target, &args.scope.labels, |mut objects| {
+                if is_judged {
+                    mute.extend(objects);
+                    return Ok(());
+                }
+                objects.retain(is_wanted);
+                printer.print(objects, now)
+            });
+            left_out.extend(refused.await?);
+        }
+        let judged = judged(site, target, mute).await?;
+        printer.print(judged.into_iter().filter(is_wanted).collect(), now)?;
+    }
+    printer.flush()?;
+    printer.writer.end()?;
+    say_left_out(&left_out);
+    if !left_out.is_empty() {
+        return Ok(ExitCode::Failed);
+    }
+    if is_table {
+        if printer.printed == 0 {
+            say(Mark::Action, &format!("no such objects {}", site.in_words()));
+        }
+        if let Some(text) = unsaid(silent.get()).filter(|_| selector.is_some()) {
+            say(Mark::Warning, &text);
+        }
+        operators::say_doubt(&site.cluster).await;
+    }
+    Ok(ExitCode::Success)
+}
+
+/// How many objects of a kind are explained.
+const MOST_EXPLAINED: usize = 200;
+
+/// Whether a kind has no status, so that what is missing has to be found out.
+fn is_mute(target: &ResourceArgument) -> bool {
+    let gvk = &target.resource.gvk;
+    gvk.group == "notification.toolkit.fluxcd.io"
+        && matches!(gvk.kind.as_str(), "Alert" | "Provider")
+}
+
+/// Objects of a kind without a status; what `windlass why` finds that keeps one from working is its condition.
+///
+/// # Errors
+/// The API server did not respond.
+async fn judged(
+    site: &Site,
+    target: &ResourceArgument,
+    objects: Vec<Object>,
+) -> anyhow::Result<Vec<Object>> {
+    let mut facts = Facts::new(&site.cluster);
+    let mut found = Vec::with_capacity(objects.len());
+    for (at, object) in objects.into_iter().enumerate() {
+        let has_said =
+            condition(&object, "Ready").is_some() || !object_references::has_no_runs(&object);
+        if has_said || at >= MOST_EXPLAINED {
+            found.push(object);
+            continue;
+        }
+        facts.knows(&target.resource, object.clone());
+        let why = facts.explain(&object.id()).await?;
+        found.push(with_failure(object, &why));
+    }
+    Ok(found)
+}
+
+/// An object with a condition that it is not ready, if it is known why.
+fn with_failure(mut object: Object, why: &Why) -> Object {
+    let cause = why.cause.as_ref().filter(|_| why.state == State::NotReady);
+    if let Some(cause) = cause {
+        let ready = json!({"type": "Ready", "status": "False", "reason": cause.problem.to_string(),
+            "message": cause.line(&why.object), "lastTransitionTime": cause.since.map(|at| at.to_string())});
+        object.fields_mut().insert("status".to_owned(), json!({"conditions": [ready]}));
+    }
+    object
+}
+
+/// Prints objects whenever they change.
+async fn watch(
+    site: &Site,
+    args: &Args,
+    targets: &[ResourceArgument],
+    selector: Option<&StatusSelector>,
+) -> anyhow::Result<ExitCode> {
+    let mut printer = Printer::new(args, targets, Screen::of_stdout());
+    let streams = targets.iter().map(|target| {
+        let namespace = site.namespace_of(target);
+        let stream = match &target.name {
+            Some(name) => site.cluster.watch_object(&target.resource, namespace, name).boxed(),
+            None => {
+                site.cluster.watch_objects(&target.resource, namespace, &args.scope.labels).boxed()
+            }
+        };
+        let gvk = target.resource.gvk.clone();
+        stream.map(move |seen| (gvk.clone(), seen)).boxed()
+    });
+    let mut changes = select_all(streams);
+    while let Some((gvk, seen)) = changes.next().await {
+        let (whole, is_gone) = match seen {
+            Ok(WatcherEvent::Listed(whole) | WatcherEvent::Applied(whole)) => (whole, false),
+            Ok(WatcherEvent::Deleted(whole)) => (whole, true),
+            Ok(
+                WatcherEvent::Listing
+                | WatcherEvent::ListEnded
+                | WatcherEvent::Live
+                | WatcherEvent::Interrupted,
+            ) => continue,
+            Err(error) if error.is_permanent() => return Err(error.into()),
+            Err(error) => {
+                say(Mark::Warning, &format!("the watch of {} was interrupted: {error}", gvk.kind));
+                continue;
+            }
+        };
+        let Some(mut value) = whole.value else { continue };
+        value["apiVersion"] = gvk.api_version().into();
+        value["kind"] = gvk.kind.clone().into();
+        let object = Object::new(value)?;
+        if is_gone {
+            say(
+                Mark::Action,
+                &format!("{} was deleted", super::table::clean(&object.id().subject())),
+            );
+        } else if selector.is_none_or(|it| it.selects(&object)) {
+            printer.print(vec![object], jiff::Timestamp::now())?;
+            printer.flush()?;
+        }
+    }
+    Ok(ExitCode::Success)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, FromArgMatches as _};
+    use expect_test::expect_file;
+
+    use super::*;
+    use crate::table::at_both_widths;
+    use windlass_cluster::discovery::Resource;
+
+    fn target(version: &str, kind: &str) -> ResourceArgument {
+        let resource = Resource {
+            gvk: objects::Gvk::new(version, kind),
+            plural: String::new(),
+            namespaced: true,
+            watchable: true,
+        };
+        ResourceArgument { resource, namespace: None, name: None }
+    }
+
+    #[test]
+    fn the_table_fits_terminals_of_both_widths() {
+        let command = Args::augment_args(Command::new("get").no_binary_name(true));
+        let args = Args::from_arg_matches(&command.get_matches_from(["-A"])).unwrap();
+        let kustomize = "kustomize.toolkit.fluxcd.io/v1";
+        let source = "source.toolkit.fluxcd.io/v1";
+        let targets = [target(kustomize, "Kustomization"), target(source, "GitRepository")];
+        let ready = |status: &str, message: &str| json!([{"type": "Ready", "status": status, "reason": "X", "message": message}]);
+        let revision = "main@sha1:0123456789abcdef0123456789abcdef01234567";
+        let fields = json!({"f:spec": {"f:suspend": {}},
+            "f:metadata": {"f:annotations": {"f:windlass.dev/suspended-until": {}}}});
+        let managed =
+            json!([{"manager": "windlass-cli", "operation": "Update", "fieldsV1": fields}]);
+        let rows = [
+            json!({"apiVersion": source, "kind": "GitRepository",
+                "metadata": {"name": "shop", "namespace": "apps"},
+                "status": {"artifact": {"revision": revision, "lastUpdateTime": "2026-11-24T11:00:00Z"},
+                    "conditions": ready("True", "stored artifact for revision 'main@sha1:01234567'")}}),
+            json!({"apiVersion": kustomize, "kind": "Kustomization",
+                "metadata": {"name": "shop-with-a-long-name", "namespace": "apps", "managedFields": managed, "annotations": {
+                    "windlass.dev/suspended-by": "alice", "windlass.dev/suspended-until": "2026-11-24T21:00:00Z"}},
+                "spec": {"suspend": true},
+                "status": {"lastAppliedRevision": revision, "conditions": ready("False",
+                    "timeout waiting for Deployment/apps/web: container 'app' CrashLoopBackOff \u{1b}[2J")}}),
+        ];
+        let rows = rows.map(|it| Object::new(it).unwrap());
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let text = at_both_widths(|on| {
+            let mut printer = Printer::new(&args, &targets, on);
+            let cells: Vec<_> = rows.iter().map(|it| printer.row(it, now)).collect();
+            printer.table.page(&cells)
+        });
+        expect_file!["goldens/get.txt"].assert_eq(&text);
+    }
+
+    #[tokio::test]
+    async fn an_alert_or_a_provider_that_lacks_something_is_not_ready() {
+        let provider = |name: &str, secret: &str| {
+            json!({"apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Provider",
+                "metadata": {"name": name, "namespace": "apps"},
+                "spec": {"type": "slack", "channel": "a", "secretRef": {"name": secret}}})
+        };
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "there", "namespace": "apps"},
+            "data": {"address": "aHR0cHM6Ly9h", "token": "YQ=="}});
+        let incident = json!({"apiVersion": "notification.windlass.dev/v1alpha1", "kind": "Incident",
+            "metadata": {"name": "a", "namespace": "apps"}, "spec": {"reason": "Delivery", "subject": {
+                "apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Provider", "name": "rejected"}},
+            "status": {"state": "Open", "since": "2026-11-24T11:00:00Z", "message": "status 404"}});
+        let objects = [
+            provider("well", "there"),
+            provider("broken", "absent"),
+            provider("rejected", "there"),
+        ];
+        let all = objects.iter().cloned().chain([secret, incident]).collect();
+        let (cluster, _) = fake_cluster::with_objects(all).await;
+        let site = Site { cluster, namespace: "apps".to_owned() };
+        let target = target("notification.toolkit.fluxcd.io/v1beta3", "Provider");
+        assert!(is_mute(&target));
+        let objects = objects.map(|it| Object::new(it).unwrap()).to_vec();
+        let found = judged(&site, &target, objects).await.unwrap();
+        let row = |object: &Object| Row::of_any(object, jiff::Timestamp::now());
+        assert_eq!(row(&found[0]).ready, "");
+        let broken = row(&found[1]);
+        assert_eq!(broken.ready, "False");
+        assert!(broken.message.contains("Secret/apps/absent does not exist"), "{broken:?}");
+        let rejected = row(&found[2]);
+        assert_eq!((rejected.ready.as_str(), rejected.message.as_str()), ("False", "status 404"));
+        assert_eq!(rejected.since.unwrap().to_string(), "2026-11-24T11:00:00Z");
+    }
+
+    #[test]
+    fn a_status_selects_objects_with_it() {
+        let object =
+            Object::new(json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"},
+            "status": {"conditions": [{"type": "Ready", "status": "False"}]}}))
+            .unwrap();
+        let selects = |text| StatusSelector::parse(text).unwrap().selects(&object);
+        assert!(selects("ready=false") && selects("Ready=False"));
+        assert!(!selects("ready=true") && !selects("stalled=false"));
+        assert!(selects("ready!=true") && selects("stalled!=true") && !selects("ready!=false"));
+        let selector = StatusSelector::parse("ready=false").unwrap();
+        let silent = |kind: &str| {
+            let value = json!({"apiVersion": "notification.toolkit.fluxcd.io/v1", "kind": kind,
+                "metadata": {"name": "a"}});
+            selector.has_no_status(&Object::new(value).unwrap())
+        };
+        assert!(silent("Receiver") && !silent("Alert") && !selector.has_no_status(&object));
+        assert!(
+            StatusSelector::parse("ready").is_err()
+                && StatusSelector::parse("ready=maybe").is_err()
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! `windlass helmfile lint`: the chart of each release with its values, until one fails.
+
+use golang::meter::Stop;
+use helmfile::{Chart, Options, Plan, PrintOutput, Rendering, UntilError};
+
+use super::{CommandOutcome, InFolder, failure_of};
+use crate::template::{LintedChart, lint_chart};
+
+/// Lints the releases of a plan in the order of their needs.
+pub(super) fn run(plan: Plan, options: &Options, stop: &Stop) -> CommandOutcome {
+    let UntilError { made: all, error } = plan.renderings_until_error(options, &InFolder(stop));
+    let mut printed = PrintOutput {
+        warnings: all.warnings,
+        has_releases: all.has_releases,
+        ..PrintOutput::default()
+    };
+    for release in &all.releases {
+        let (path, files) = match &release.chart {
+            Chart::Path(path) => (path, None),
+            Chart::Files { place, files } => (place, Some(files.as_slice())),
+            Chart::Refused { why } => {
+                return CommandOutcome::until_error(printed, Some(failure_of(release, why)));
+            }
+        };
+        let Rendering { name, shown, flags, values, .. } = release;
+        let chart = LintedChart { shown, path, files };
+        let linted = match lint_chart(&chart, flags, values, stop) {
+            Ok(linted) => linted,
+            Err(error) => {
+                return CommandOutcome::until_error(printed, Some(failure_of(release, &error)));
+            }
+        };
+        printed.text.push_str(&linted.text);
+        // Parity(helmfile 1.8): a line is added to what Helm prints, if that is anything.
+        if !linted.text.is_empty() {
+            printed.text.push('\n');
+        }
+        if linted.is_failed {
+            let error = format!(
+                "{}: the chart `{shown}` of release \"{name}\" failed, see above",
+                release.trail
+            );
+            return CommandOutcome::until_error(printed, Some(error));
+        }
+    }
+    UntilError { made: printed, error }.into()
+}

@@ -1,0 +1,289 @@
+//! `windlass history`: what was applied or released, when, how long it took, and how it ended.
+//!
+//! Below: revisions that the status does not have (`history/unlisted_revisions.rs`).
+
+mod unlisted_revisions;
+
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::Args as ClapArgs;
+use objects::Object;
+use serde_json::Value;
+
+use self::unlisted_revisions::RecordPlace;
+use super::complete;
+use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
+use super::kind;
+use super::operators;
+use super::output::{ReportFormat, report};
+use super::release;
+use super::row::{short, time};
+use super::scope::{ClusterScope, Site};
+use super::table::{Cell, Colour, Screen, Table, age};
+
+/// The flags of `windlass history`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    /// A Kustomization, a HelmRelease or a Helmfile
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
+    what: Vec<String>,
+    #[command(flatten)]
+    place: ClusterScope,
+    /// Release of a Helmfile: NAME, NAMESPACE/NAME or KUBECONTEXT/NAMESPACE/NAME
+    #[arg(long, value_name = "RELEASE")]
+    release: Option<String>,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
+    output: ReportFormat,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass history hr/web -n apps               revisions of a release, the newest first
+  windlass history ks/app -n apps               what a Kustomization applied
+  windlass history helmfile/all -n apps --release web
+
+A revision is pending from the beginning of its operation, or since an operation that did not end. Of older revisions than
+the status has, only what the labels of their records say is printed; `windlass rollback --to` reaches them, too.
+
+Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";
+
+/// Prints a history, the newest first.
+///
+/// # Errors
+/// The object cannot be read, or has no history.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (object, entries) = args.place.run(async |site| {
+        let target = kind::one(&site.cluster, &args.what).await?;
+        let object = kind::read(&site, &target).await?;
+        let entries = all(&site, &object, args.release.as_deref()).await?;
+        operators::say_doubt(&site.cluster).await;
+        anyhow::Ok((object, entries))
+    })?;
+    if report(&entries, args.output)?.is_some() {
+        return Ok(ExitCode::Success);
+    }
+    if entries.is_empty() {
+        let text = format!("the status of {} has no history yet", object.id().subject());
+        say(Mark::Action, &super::table::clean(&text));
+        return Ok(ExitCode::Success);
+    }
+    print(&table(&entries, Screen::of_stdout(), jiff::Timestamp::now()))?;
+    Ok(ExitCode::Success)
+}
+
+/// The history of an object, the newest first, with the revisions that the storage of Helm has beyond the status.
+async fn all(site: &Site, object: &Object, release: Option<&str>) -> anyhow::Result<Vec<Value>> {
+    let row = release_row(object, release)?;
+    let ended = entries(object, row.as_ref())?;
+    let Some(place) = RecordPlace::of(object, row.as_ref()) else { return Ok(ended) };
+    let unlisted = match place.unlisted(site, &ended).await {
+        Ok(unlisted) => unlisted,
+        Err(error) => {
+            let text = format!("revisions that the status does not have are left out: {error:#}");
+            say(Mark::Warning, &super::table::clean(&text));
+            return Ok(ended);
+        }
+    };
+    let mut all = [unlisted, ended].concat();
+    all.sort_by_key(|it| std::cmp::Reverse(it["version"].as_i64()));
+    Ok(all)
+}
+
+fn table(entries: &[Value], screen: Screen, now: reconcile::Time) -> String {
+    match entries.iter().all(|it| it["version"].is_i64()) {
+        true => {
+            let titles = ["VERSION", "CHART", "APP", "STATUS", "ACTION", "DEPLOYED", "TESTS"];
+            let rows: Vec<_> = entries.iter().map(|it| released(it, now)).collect();
+            Table::new(&titles, screen).page(&rows)
+        }
+        false => {
+            let titles = ["REVISION", "STATUS", "TOOK", "FIRST", "LAST", "TIMES", "DIGEST"];
+            let rows: Vec<_> = entries.iter().map(|it| applied(it, now)).collect();
+            Table::new(&titles, screen).page(&rows)
+        }
+    }
+}
+
+/// The row of the release that is meant; `None` for objects other than Helmfiles, and for Helmfiles without a release.
+fn release_row(object: &Object, name: Option<&str>) -> anyhow::Result<Option<Value>> {
+    if object.kind() != "Helmfile" {
+        return Ok(None);
+    }
+    let rows = object.get("status").and_then(|it| it["releases"].as_array()).cloned();
+    Ok(release::row(object, &rows.unwrap_or_default(), name)?.cloned())
+}
+
+/// What the status has, of the release if the object is a Helmfile.
+fn entries(object: &Object, row: Option<&Value>) -> anyhow::Result<Vec<Value>> {
+    let history = match object.kind() {
+        "Helmfile" => row.map(|it| it["status"]["history"].clone()).unwrap_or_default(),
+        "Kustomization" | "HelmRelease" => {
+            object.get("status").map(|it| it["history"].clone()).unwrap_or_default()
+        }
+        kind => bail!(
+            "objects of kind {kind} have no history: name a Kustomization, HelmRelease or Helmfile"
+        ),
+    };
+    Ok(history.as_array().cloned().unwrap_or_default())
+}
+
+fn text<'v>(entry: &'v Value, key: &str) -> &'v str {
+    entry[key].as_str().unwrap_or_default()
+}
+
+fn released(entry: &Value, now: reconcile::Time) -> Vec<Cell> {
+    let status = text(entry, "status");
+    let colour = match status {
+        "deployed" => Some(Colour::Good),
+        "failed" => Some(Colour::Bad),
+        _ if status.starts_with("pending-") => Some(Colour::Busy),
+        _ => None,
+    };
+    let hooks = entry["testHooks"].as_object();
+    let tests: Vec<String> = hooks
+        .into_iter()
+        .flatten()
+        .map(|(name, it)| format!("{name}: {}", text(it, "phase")))
+        .collect();
+    // The labels of a record do not have it.
+    let chart = match text(entry, "chartName") {
+        "" => String::new(),
+        name => format!("{name}@{}", text(entry, "chartVersion")),
+    };
+    vec![
+        Cell::new(&format!("v{}", entry["version"])),
+        Cell::new(&chart),
+        Cell::new(text(entry, "appVersion")),
+        Cell::coloured(status, colour),
+        Cell::new(text(entry, "action")),
+        Cell::new(&ago(entry, "lastDeployed", now)),
+        Cell::new(&tests.join(", ")),
+    ]
+}
+
+fn applied(entry: &Value, now: reconcile::Time) -> Vec<Cell> {
+    let status = text(entry, "lastReconciledStatus");
+    let colour = if status == "ReconciliationSucceeded" { Colour::Good } else { Colour::Bad };
+    vec![
+        Cell::new(&short(text(&entry["metadata"], "revision"))),
+        Cell::coloured(status, Some(colour)),
+        Cell::new(&rounded(text(entry, "lastReconciledDuration"))),
+        Cell::new(&ago(entry, "firstReconciled", now)),
+        Cell::new(&ago(entry, "lastReconciled", now)),
+        Cell::new(&entry["totalReconciliations"].to_string()),
+        Cell::new(&short(text(entry, "digest"))),
+    ]
+}
+
+/// A duration in as few digits as people read: `37ms`, `1.2s`, `2m5s`. A text that is not a duration stays as it is.
+fn rounded(text: &str) -> String {
+    const SECOND_NANOSECONDS: u64 = 1_000_000_000;
+    let Ok(duration) = reconcile::parse_duration(text) else { return text.to_owned() };
+    let Ok(nanoseconds) = u64::try_from(duration.as_nanos()) else { return text.to_owned() };
+    let unit = match nanoseconds {
+        ..1_000 => 1,
+        1_000..1_000_000 => 1_000,
+        1_000_000..SECOND_NANOSECONDS => 1_000_000,
+        _ => SECOND_NANOSECONDS,
+    };
+    let step = match nanoseconds / unit {
+        ..10 => (unit / 10).max(1),
+        10..3600 => unit,
+        // Only seconds are so many.
+        3600.. => 60 * unit,
+    };
+    let steps = nanoseconds.saturating_add(step / 2) / step;
+    reconcile::format_duration(Duration::from_nanos(steps.saturating_mul(step)))
+}
+
+fn ago(entry: &Value, key: &str, now: reconcile::Time) -> String {
+    match time(entry.get(key)) {
+        Some(at) => format!("{} ago", age(Some(at), now)),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect_file;
+    use serde_json::json;
+
+    use super::*;
+    use crate::table::at_both_widths;
+
+    #[test]
+    fn the_table_fits_terminals_of_both_widths() {
+        let release = |version: u32, status: &str| {
+            json!({"version": version, "chartName": "shop", "chartVersion": "1.4.0", "appVersion": "2026.11",
+                "status": status, "action": "upgrade", "lastDeployed": "2026-11-24T11:00:00Z",
+                "testHooks": {"shop-smoke": {"phase": "Failed"}}})
+        };
+        let applied = json!({"metadata": {"revision": "main@sha1:0123456789abcdef0123456789abcdef01234567"},
+            "lastReconciledStatus": "ReconciliationSucceeded", "lastReconciledDuration": "37.143744ms",
+            "firstReconciled": "2026-11-20T12:00:00Z", "lastReconciled": "2026-11-24T11:58:00Z",
+            "totalReconciliations": 42,
+            "digest": "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"});
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let pending = json!({"version": 4, "status": "pending-upgrade", "action": "upgrade",
+            "lastDeployed": "2026-11-24T11:59:00Z"});
+        let releases = [pending, release(3, "failed"), release(2, "deployed")];
+        let text = at_both_widths(|on| {
+            let of_release = table(&releases, on, now);
+            format!("{of_release}\n{}", table(std::slice::from_ref(&applied), on, now))
+        });
+        expect_file!["goldens/history.txt"].assert_eq(&text);
+    }
+
+    #[test]
+    fn a_duration_has_no_more_digits_than_people_read() {
+        for (text, expected) in [
+            ("37.143744ms", "37ms"),
+            ("1.234567s", "1.2s"),
+            ("9.96ms", "10ms"),
+            ("999.9ms", "1s"),
+            ("850ns", "850ns"),
+            ("4.25µs", "4.3µs"),
+            ("12.7s", "13s"),
+            ("2m5.9s", "2m6s"),
+            ("1h2m40s", "1h3m0s"),
+            ("0s", "0s"),
+            ("", ""),
+            ("soon", "soon"),
+        ] {
+            assert_eq!(rounded(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_release_of_a_helmfile_has_to_be_named_among_several() {
+        let row = |name: &str| json!({"name": name, "status": {"history": [{"version": 1}]}});
+        let object = |releases: Vec<Value>| {
+            Object::new(json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
+                "metadata": {"name": "all"}, "status": {"releases": releases}}))
+            .unwrap()
+        };
+        let of = |object: &Object, name: Option<&str>| {
+            entries(object, release_row(object, name)?.as_ref())
+        };
+        assert_eq!(of(&object(vec![row("a")]), None).unwrap().len(), 1);
+        let both = object(vec![row("a"), row("b")]);
+        assert_eq!(of(&both, Some("b")).unwrap().len(), 1);
+        assert!(of(&both, None).unwrap_err().to_string().contains("--release: a, b"));
+        assert!(of(&both, Some("c")).unwrap_err().to_string().contains("no release c"));
+        // The same name in several clusters.
+        let row = |context: &str, version: u8| {
+            json!({"name": "a", "namespace": "n", "kubeContext": context,
+                "status": {"history": [{"version": version}]}})
+        };
+        let all = object(vec![row("", 1), row("east", 2), row("arn:x/y", 3)]);
+        let error_of = |release| of(&all, release).unwrap_err().to_string();
+        for text in [error_of(Some("a")), error_of(None)] {
+            assert!(text.contains("n/a, east/n/a, arn:x/y/n/a"), "{text}");
+        }
+        for (release, version) in [("n/a", 1), ("east/n/a", 2), ("arn:x/y/n/a", 3)] {
+            assert_eq!(of(&all, Some(release)).unwrap()[0]["version"], version, "{release}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Revisions of a release that the status does not have: an operation that has begun has one in Helm's storage before it ends,
+//! and of older ones, to which a rollback is possible, the status keeps a few.
+//!
+//! Only the labels of the records are read. Elsewhere: what the status has, and the table ([`super`]).
+
+use jiff::Timestamp;
+use objects::{Gvk, Object};
+use release::target::ReleaseTarget;
+use serde_json::{Value, json};
+
+use crate::scope::Site;
+
+/// What the status of a record begins with while its operation is under way, or after one that did not end.
+const PENDING: &str = "pending-";
+
+/// Where Helm has the records of a release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RecordPlace {
+    namespace: String,
+    name: String,
+}
+
+impl RecordPlace {
+    /// The records of a HelmRelease, or of the release of a Helmfile that `row` is about; none for what is in another cluster
+    /// or has no records.
+    pub(super) fn of(object: &Object, row: Option<&Value>) -> Option<Self> {
+        if cause::object_references::is_elsewhere(object) {
+            return None;
+        }
+        let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        if let Some(row) = row {
+            let storage = text(&row["status"], "storageNamespace");
+            let namespace = if storage.is_empty() { text(row, "namespace") } else { storage };
+            let is_here = text(row, "kubeContext").is_empty();
+            return is_here.then(|| Self { namespace, name: text(row, "name") });
+        }
+        let spec = object.get("spec").filter(|_| object.kind() == "HelmRelease")?;
+        let target = ReleaseTarget::of(
+            object.name(),
+            object.namespace(),
+            &text(spec, "releaseName"),
+            &text(spec, "targetNamespace"),
+            &text(spec, "storageNamespace"),
+        );
+        Some(Self { namespace: target.storage_namespace, name: target.name })
+    }
+
+    /// The revisions that a history does not have, as its entries.
+    ///
+    /// # Errors
+    /// The records may not be read, so that it is not known whether there are any.
+    pub(super) async fn unlisted(
+        &self,
+        site: &Site,
+        history: &[Value],
+    ) -> anyhow::Result<Vec<Value>> {
+        let secrets = site.cluster.resource(&Gvk::new("v1", "Secret")).await?;
+        let selector = release::storage::selector(&self.name);
+        let (records, is_more) =
+            site.cluster.labelled(&secrets, &self.namespace, &selector).await?;
+        anyhow::ensure!(!is_more, "release {}/{} has too many records", self.namespace, self.name);
+        let mut found: Vec<Value> = records.iter().filter_map(entry).collect();
+        found.retain(|it| !history.iter().any(|known| known["version"] == it["version"]));
+        Ok(found)
+    }
+}
+
+/// The entry of a record, by the labels of its Secret. They tell the action only while it is pending.
+fn entry(record: &Value) -> Option<Value> {
+    let labels = record.pointer("/metadata/labels")?;
+    let status = labels["status"].as_str()?;
+    let action = status.strip_prefix(PENDING);
+    let version: i64 = labels["version"].as_str()?.parse().ok()?;
+    let begun = labels["createdAt"].as_str().and_then(|it| it.parse().ok());
+    let begun = begun.and_then(|it| Timestamp::from_second(it).ok()).map(|it| it.to_string());
+    Some(json!({"version": version, "status": status, "action": action, "lastDeployed": begun}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fake_cluster::with_objects;
+
+    fn record(version: &str, status: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": format!("sh.helm.release.v1.web.v{version}"), "namespace": "apps",
+                "labels": {"owner": "helm", "name": "web", "status": status, "version": version,
+                    "createdAt": "1795521600"}}})
+    }
+
+    fn release(spec: &Value) -> Object {
+        Object::new(json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "web", "namespace": "apps"}, "spec": spec}))
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn revisions_of_the_storage_are_listed_from_the_beginning_of_their_operations_on() {
+        let records = vec![
+            record("1", "superseded"),
+            record("2", "deployed"),
+            record("3", "pending-upgrade"),
+        ];
+        let (cluster, _) = with_objects(records).await;
+        let site = Site { cluster, namespace: "apps".to_owned() };
+        let place = RecordPlace::of(&release(&json!({})), None).unwrap();
+        let history = [json!({"version": 2, "status": "deployed"})];
+        let old = json!({"version": 1, "status": "superseded", "action": null,
+            "lastDeployed": "2026-11-24T12:00:00Z"});
+        let pending = json!({"version": 3, "status": "pending-upgrade", "action": "upgrade",
+            "lastDeployed": "2026-11-24T12:00:00Z"});
+        assert_eq!(place.unlisted(&site, &history).await.unwrap(), [old, pending]);
+        // The status has them meanwhile.
+        let versions = |version: i64| json!({"version": version, "status": "deployed"});
+        let all = [1, 2, 3].map(versions);
+        assert_eq!(place.unlisted(&site, &all).await.unwrap(), [Value::Null; 0]);
+    }
+
+    #[test]
+    fn records_are_where_the_spec_or_the_row_has_them() {
+        let of = |spec: &Value, row: Option<&Value>| {
+            let place = RecordPlace::of(&release(spec), row);
+            place.map(|it| format!("{}/{}", it.namespace, it.name))
+        };
+        assert_eq!(of(&json!({}), None).as_deref(), Some("apps/web"));
+        let spec = json!({"storageNamespace": "helm", "releaseName": "shop"});
+        assert_eq!(of(&spec, None).as_deref(), Some("helm/shop"));
+        assert_eq!(of(&json!({"kubeConfig": {"secretRef": {"name": "a"}}}), None), None);
+        let row =
+            json!({"name": "db", "namespace": "data", "status": {"storageNamespace": "helm"}});
+        assert_eq!(of(&json!({}), Some(&row)).as_deref(), Some("helm/db"));
+        let row = json!({"name": "db", "namespace": "data", "kubeContext": "east"});
+        assert_eq!(of(&json!({}), Some(&row)), None);
+    }
+}

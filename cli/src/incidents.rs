@@ -1,0 +1,614 @@
+//! `windlass incidents`: which failures are open, since when, what they affect, and to whom they were sent.
+//!
+//! Incidents are kept for some Alerts only, and only for what objects report, so their absence says nothing: what is not ready
+//! without one is counted, and so is what is ready while something that it applied is not (`live_objects.rs`).
+//! Elsewhere: what an Incident says (`crds::incidents`), opening and resolving them (`notification_controller::incident`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Context as _;
+use clap::{Args as ClapArgs, ValueEnum};
+use crds::incidents::{Incident, IncidentNotification, IncidentState, IncidentStep};
+use kube_core::Resource as _;
+use objects::Object;
+use reconcile::Time;
+use serde_json::{Value, json};
+
+use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
+use super::fact_source::Facts;
+use super::kind::{self, ResourceArgument};
+use super::live_objects::{AppliedObjects, ReportedObjects};
+use super::operators;
+use super::row::{Row, is_silent, unsaid};
+use super::scope::{NamespaceScope, Site, say_left_out};
+use super::table::{Cell, Colour, Screen, Table, age};
+use notification_controller::delivery::incidents::INCIDENTS;
+use windlass_runtime::lifecycle::table::resource;
+
+/// The flags of `windlass incidents`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    #[command(flatten)]
+    scope: NamespaceScope,
+    /// List those that are resolved, too
+    #[arg(long)]
+    all: bool,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = IncidentFormat::Table, hide_default_value = true)]
+    output: IncidentFormat,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass incidents -n apps                    what is open in a namespace
+  windlass incidents -A --all                   in all namespaces, and what is resolved
+  windlass incidents -A -o json                 for machines
+
+Incidents of a namespace that say the same are one row: `(+4)` behind a subject counts the others, AFFECTED counts for all of
+them, and SINCE is that of the oldest. `-o json` lists each.
+
+Incidents are kept for Alerts with the annotation windlass.dev/incidents: \"true\", or for all Alerts with the flag
+--incidents of `windlass serve`; and for each Provider whose service does not accept notifications. Warnings count objects that
+are not ready without an incident, and those that are ready while something that they applied does not exist or is not healthy.
+
+Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum IncidentFormat {
+    /// A table for people
+    Table,
+    /// A list as JSON
+    Json,
+    /// A list as YAML
+    Yaml,
+}
+
+/// How long a message in the table may be, in characters.
+const MAX_MESSAGE_CHARACTERS: usize = 80;
+
+/// Prints incidents.
+///
+/// # Errors
+/// The cluster cannot be reached, or the kind is not installed.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (incidents, context) = args.scope.place.run(async |site| {
+        let site = site.everywhere(args.scope.all_namespaces);
+        let target =
+            ResourceArgument { resource: resource::<Incident>(), namespace: None, name: None };
+        let mut found = Vec::new();
+        let left_out = site
+            .list(&target, &args.scope.labels, |objects| {
+                found.extend(objects.into_iter().map(Object::into_value));
+                Ok(())
+            })
+            .await?;
+        let mut context = IncidentContext {
+            hides_incidents: !left_out.is_empty(),
+            left_out,
+            place: site.in_words(),
+            ..IncidentContext::default()
+        };
+        if args.output == IncidentFormat::Table {
+            context.read(&site).await?;
+        }
+        anyhow::Ok((selected(found, args.all)?, context))
+    })?;
+    if !incidents.is_empty() || args.output != IncidentFormat::Table {
+        print(&shown(&incidents, args)?)?;
+    }
+    if args.output == IncidentFormat::Table {
+        for line in context.lines(&incidents, args.all) {
+            say(line.mark, &line.text);
+        }
+    }
+    say_left_out(&context.left_out);
+    let is_complete = context.left_out.is_empty();
+    Ok(if is_complete { ExitCode::Success } else { ExitCode::Failed })
+}
+
+/// What there is besides incidents.
+#[derive(Debug, Default)]
+struct IncidentContext {
+    /// Objects that are not ready and not suspended, as `Kind/namespace/name`.
+    failing: BTreeSet<String>,
+    /// How many objects were read.
+    objects: usize,
+    /// How many of them do not say whether they are ready.
+    silent: usize,
+    /// How many are ready, and applied what does not exist or is not healthy.
+    degraded: usize,
+    /// What of the applied objects was not examined.
+    unexamined: Vec<String>,
+    /// Whether an Alert asks for incidents by its annotation.
+    is_asked: bool,
+    /// Whether there may be Incidents, or Alerts, that this user may not list.
+    hides_incidents: bool,
+    hides_alerts: bool,
+    left_out: Vec<String>,
+    /// Where it was looked, for messages.
+    place: String,
+    /// Why it is doubtful that an operator acts.
+    doubt: Option<String>,
+}
+
+/// A line for people.
+struct Line {
+    mark: Mark,
+    text: String,
+}
+
+impl IncidentContext {
+    async fn read(&mut self, site: &Site) -> anyhow::Result<()> {
+        let now = jiff::Timestamp::now();
+        let targets = kind::targets(&site.cluster, &["all".to_owned()]).await?;
+        let mut applied = AppliedObjects::default();
+        for target in &targets {
+            let left_out = site.list(target, "", |objects| {
+                for object in &objects {
+                    self.add(object, now);
+                    if Row::of(object, now).ready == "True" {
+                        applied.add(object);
+                    }
+                }
+                Ok(())
+            });
+            let left_out = left_out.await?;
+            self.hides_alerts |= target.resource.gvk.kind == "Alert" && !left_out.is_empty();
+            self.left_out.extend(left_out);
+        }
+        let reported = ReportedObjects::of(site, &targets, "");
+        let live = applied.examine(&mut Facts::new(&site.cluster), site, &reported).await?;
+        self.degraded = live.suspects.len();
+        self.unexamined = live.remarks;
+        self.left_out.extend(live.left_out);
+        self.doubt = operators::remark(&site.cluster, now).await;
+        Ok(())
+    }
+
+    fn add(&mut self, object: &Object, now: Time) {
+        let row = Row::of(object, now);
+        if row.ready == "False" && !row.is_suspended() {
+            self.failing.insert(object.id().subject());
+        }
+        self.objects += 1;
+        self.silent += usize::from(is_silent(object) && !row.is_suspended());
+        let asks = object.annotation(INCIDENTS).is_some_and(|it| it.trim() == "true");
+        self.is_asked |= object.kind() == "Alert" && asks;
+    }
+
+    /// How many objects fail that belong to none of the incidents. Those have the names of some objects, and the count of all.
+    fn without_incident(&self, incidents: &[Incident]) -> usize {
+        let open = || incidents.iter().filter(|it| state(it) == Some(IncidentState::Open));
+        let mut named = BTreeSet::new();
+        let mut unnamed = 0;
+        for incident in open() {
+            let namespace = incident.metadata.namespace.clone().unwrap_or_default();
+            let subject = &incident.spec.subject;
+            named.insert(format!("{}/{namespace}/{}", subject.kind, subject.name));
+            let affected = incident.status.clone().unwrap_or_default().affected.unwrap_or_default();
+            let count = usize::try_from(affected.count).unwrap_or_default();
+            unnamed += count.saturating_sub(affected.objects.len());
+            named.extend(affected.objects);
+        }
+        let others = self.failing.iter().filter(|it| !named.contains(*it)).count();
+        others.saturating_sub(unnamed)
+    }
+
+    fn lines(&self, incidents: &[Incident], all: bool) -> Vec<Line> {
+        let others = self.without_incident(incidents);
+        let none = if all { "no incidents" } else { "no open incidents" };
+        let line = |mark, text: String| Line { mark, text };
+        let mut lines = Vec::new();
+        match (others, incidents.is_empty()) {
+            (0, false) => {}
+            (0, true) => lines.push(self.calm(none)),
+            (count, is_empty) => {
+                let begin = if is_empty { format!("{none}, but ") } else { String::new() };
+                let (objects, are) = if count == 1 { ("object", "is") } else { ("objects", "are") };
+                let text = format!(
+                    "{begin}{count} {objects} without an incident {are} not ready: windlass get all -A --status-selector \
+                     ready=false"
+                );
+                lines.push(line(Mark::Warning, text));
+            }
+        }
+        if self.degraded > 0 {
+            let count = self.degraded;
+            let [are, they] = match count {
+                1 => ["object is", "it"],
+                _ => ["objects are", "they"],
+            };
+            let text = format!(
+                "{count} {are} ready while something that {they} applied does not exist or is not healthy: `windlass why -A` \
+                 says why"
+            );
+            lines.push(line(Mark::Warning, text));
+        }
+        lines.extend(self.unexamined.iter().map(|text| line(Mark::Warning, text.clone())));
+        lines.extend(unsaid(self.silent).map(|text| line(Mark::Warning, text)));
+        if !self.is_asked && !self.hides_alerts && incidents.is_empty() {
+            let text = format!(
+                "no Alert here has the annotation {INCIDENTS}: \"true\", so no incident is opened unless `windlass serve` \
+                 runs with --incidents"
+            );
+            lines.push(line(Mark::Warning, text));
+        }
+        lines.extend(self.doubt.iter().map(|text| line(Mark::Warning, text.clone())));
+        lines
+    }
+
+    /// What is said where neither an incident nor a failure was found: no more than was read, and than is reported.
+    fn calm(&self, none: &str) -> Line {
+        let is_unsure = self.silent > 0
+            || self.degraded > 0
+            || !self.unexamined.is_empty()
+            || self.doubt.is_some();
+        let (mark, text) = match () {
+            () if self.hides_incidents => (
+                Mark::Warning,
+                "whether incidents are open is not known: they may not be listed".to_owned(),
+            ),
+            () if !self.left_out.is_empty() => {
+                (Mark::Warning, format!("{none} among the objects that you may read"))
+            }
+            () if self.objects == 0 => {
+                (Mark::Action, format!("{none}, and no objects of windlass {}", self.place))
+            }
+            () if is_unsure => {
+                (Mark::Warning, format!("{none}, and no object reports that it is failing"))
+            }
+            () => (Mark::Success, format!("{none}, and no object is failing")),
+        };
+        Line { mark, text }
+    }
+}
+
+fn state(incident: &Incident) -> Option<IncidentState> {
+    incident.status.as_ref().and_then(|status| status.state)
+}
+
+fn opened(incident: &Incident) -> Option<Time> {
+    incident.status.as_ref()?.opened_at.as_ref().map(|at| at.0)
+}
+
+/// Since when its subject fails.
+fn since(incident: &Incident) -> Option<Time> {
+    let since = incident.status.as_ref()?.since.as_ref().map(|at| at.0);
+    since.or_else(|| opened(incident))
+}
+
+/// Those that are open, the oldest first; with `all` those that are resolved before them.
+fn selected(found: Vec<Value>, all: bool) -> anyhow::Result<Vec<Incident>> {
+    let mut incidents = Vec::with_capacity(found.len());
+    for value in found {
+        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let incident: Incident =
+            serde_json::from_value(value).with_context(|| format!("Incident {name}"))?;
+        if all || state(&incident) == Some(IncidentState::Open) {
+            incidents.push(incident);
+        }
+    }
+    let is_open = |it: &Incident| state(it) == Some(IncidentState::Open);
+    incidents.sort_by_key(|it| (is_open(it), opened(it), it.metadata.name.clone()));
+    Ok(incidents)
+}
+
+fn shown(incidents: &[Incident], args: &Args) -> anyhow::Result<String> {
+    let list = || -> anyhow::Result<Value> {
+        let items: Result<Vec<Value>, _> = incidents.iter().map(serde_json::to_value).collect();
+        Ok(json!({
+            "apiVersion": Incident::api_version(&()),
+            "kind": "IncidentList",
+            "items": items?,
+        }))
+    };
+    Ok(match args.output {
+        IncidentFormat::Table => {
+            let now = jiff::Timestamp::now();
+            table(incidents, args.scope.all_namespaces, now, Screen::of_stdout())
+        }
+        IncidentFormat::Json => format!("{}\n", serde_json::to_string_pretty(&list()?)?),
+        IncidentFormat::Yaml => goyaml::emit(&list()?)?,
+    })
+}
+
+fn table(incidents: &[Incident], with_namespace: bool, now: Time, on: Screen) -> String {
+    let titles =
+        ["NAMESPACE", "STATE", "SINCE", "SUBJECT", "REASON", "AFFECTED", "SENT TO", "MESSAGE"];
+    let skipped = usize::from(!with_namespace);
+    let groups = groups(incidents);
+    let rows: Vec<Vec<Cell>> =
+        groups.iter().map(|it| row(it, now).into_iter().skip(skipped).collect()).collect();
+    Table::new(&titles[skipped..], on).page(&rows)
+}
+
+/// Incidents of one namespace that say the same of their subjects, which share a row.
+struct IncidentGroup<'i> {
+    first: &'i Incident,
+    /// How many more there are.
+    more: usize,
+    /// How many objects all of them affect.
+    affected: i64,
+}
+
+/// What a row says besides its subject, how old it is, and how much it affects.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct GroupKey {
+    namespace: Option<String>,
+    state: &'static str,
+    kind: String,
+    reason: String,
+    sent: String,
+    message: String,
+}
+
+impl GroupKey {
+    fn of(incident: &Incident) -> Self {
+        let status = incident.status.clone().unwrap_or_default();
+        Self {
+            namespace: incident.metadata.namespace.clone(),
+            state: status.state.map(IncidentState::as_str).unwrap_or_default(),
+            kind: incident.spec.subject.kind.clone(),
+            reason: incident.spec.cause.reason.clone(),
+            sent: sent(incident),
+            message: message(incident),
+        }
+    }
+}
+
+/// Puts incidents that say the same together, in the order of the first of each.
+fn groups(incidents: &[Incident]) -> Vec<IncidentGroup<'_>> {
+    let mut all: Vec<IncidentGroup<'_>> = Vec::new();
+    let mut known: BTreeMap<GroupKey, usize> = BTreeMap::new();
+    for incident in incidents {
+        let status = incident.status.as_ref();
+        let affected = status.and_then(|it| it.affected.as_ref()).map_or(0, |it| it.count);
+        let place = *known.entry(GroupKey::of(incident)).or_insert(all.len());
+        match all.get_mut(place) {
+            Some(group) => {
+                group.more += 1;
+                group.affected += affected;
+            }
+            None => all.push(IncidentGroup { first: incident, more: 0, affected }),
+        }
+    }
+    all
+}
+
+/// The first line of a message, as far as it is shown.
+fn message(incident: &Incident) -> String {
+    let message = incident.status.as_ref().and_then(|it| it.message.as_deref()).unwrap_or_default();
+    super::table::cut(message.lines().next().unwrap_or_default(), MAX_MESSAGE_CHARACTERS)
+}
+
+fn sent(incident: &Incident) -> String {
+    let status = incident.status.as_ref();
+    let all = status.into_iter().flat_map(|it| &it.notifications);
+    all.map(sent_to).collect::<Vec<_>>().join(",")
+}
+
+fn row(
+    IncidentGroup { first: incident, more, affected }: &IncidentGroup<'_>,
+    now: Time,
+) -> [Cell; 8] {
+    let spec = &incident.spec;
+    let status = incident.status.clone().unwrap_or_default();
+    let state = status.state.map(IncidentState::as_str).unwrap_or_default();
+    let colour = match status.state {
+        Some(IncidentState::Open) => Colour::Bad,
+        Some(IncidentState::Resolved) => Colour::Good,
+        None => Colour::Busy,
+    };
+    let and_more = if *more > 0 { format!(" (+{more})") } else { String::new() };
+    [
+        Cell::new(incident.metadata.namespace.as_deref().unwrap_or_default()),
+        Cell::coloured(state, Some(colour)),
+        Cell::new(&age(since(incident), now)),
+        Cell::new(&format!("{}/{}{and_more}", spec.subject.kind, spec.subject.name)),
+        Cell::new(&spec.cause.reason),
+        Cell::new(&affected.to_string()),
+        Cell::new(&sent(incident)),
+        Cell::new(&message(incident)).vital(),
+    ]
+}
+
+/// A Provider, and what it was sent if that is not the beginning.
+fn sent_to(of: &IncidentNotification) -> String {
+    match of.state {
+        IncidentStep::Opened => of.provider.clone(),
+        IncidentStep::Resolved => format!("{} (resolved)", of.provider),
+        IncidentStep::Failed => format!("{} (failed)", of.provider),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn incident(name: &str, state: &str, opened: &str) -> Value {
+        json!({
+            "metadata": {"name": format!("gitrepository-{name}-1"), "namespace": "apps"},
+            "spec": {
+                "subject": {"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "name": name},
+                "reason": "Credentials",
+                "cause": {"object": format!("GitRepository/apps/{name}"), "reason": "AuthenticationFailed",
+                    "message": "authentication failed"},
+            },
+            "status": {"state": state, "openedAt": opened,
+                "message": "authentication failed: the server rejects\u{1b} the credentials\nmore",
+                "affected": {"count": 200, "objects": ["Kustomization/apps/shop"]},
+                "notifications": [
+                    {"namespace": "apps", "alert": "a", "provider": "pagerduty", "state": "Opened"},
+                    {"namespace": "apps", "alert": "b", "provider": "chat", "state": "Failed"},
+                ]},
+        })
+    }
+
+    fn all() -> Vec<Value> {
+        vec![
+            incident("shop", "Open", "2026-11-24T11:00:00Z"),
+            incident("web", "Resolved", "2026-11-24T10:00:00Z"),
+            incident("db", "Open", "2026-11-23T11:00:00Z"),
+        ]
+    }
+
+    #[test]
+    fn the_table_fits_terminals_of_both_widths() {
+        let incidents = selected(all(), true).unwrap();
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let text = crate::table::at_both_widths(|on| table(&incidents, true, now, on));
+        expect_test::expect_file!["goldens/incidents.txt"].assert_eq(&text);
+    }
+
+    fn object(kind: &str, name: &str, ready: &str) -> Object {
+        let version = match kind {
+            "Alert" => "notification.toolkit.fluxcd.io/v1beta3",
+            "GitRepository" => "source.toolkit.fluxcd.io/v1",
+            _ => "kustomize.toolkit.fluxcd.io/v1",
+        };
+        let conditions = json!([{"type": "Ready", "status": ready, "reason": "R", "message": ""}]);
+        let metadata = json!({"name": name, "namespace": "apps"});
+        let object = json!({"apiVersion": version, "kind": kind, "metadata": metadata,
+            "spec": {}, "status": {"conditions": conditions}});
+        Object::new(object).unwrap()
+    }
+
+    fn said(objects: &[Object], incidents: &[Incident]) -> Vec<String> {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let mut context = IncidentContext::default();
+        objects.iter().for_each(|it| context.add(it, now));
+        let lines = context.lines(incidents, false);
+        lines.iter().map(|it| format!("{} {}", it.mark == Mark::Success, it.text)).collect()
+    }
+
+    #[test]
+    fn objects_that_fail_are_no_all_clear_where_no_alert_keeps_incidents() {
+        let failing: Vec<Object> =
+            (0..10).map(|at| object("Kustomization", &format!("k{at}"), "False")).collect();
+        let lines = said(&failing, &[]);
+        let expected = "false no open incidents, but 10 objects without an incident are not ready: windlass get all -A \
+                        --status-selector ready=false";
+        assert_eq!((lines.len(), lines[0].as_str()), (2, expected));
+        assert!(lines[1].contains("no Alert here has the annotation windlass.dev/incidents"));
+        let mut suspended = failing[0].clone();
+        suspended.fields_mut().insert("spec".to_owned(), json!({"suspend": true}));
+        let mut alert = object("Alert", "a", "True");
+        alert.metadata_mut().insert("annotations".to_owned(), json!({INCIDENTS: "true"}));
+        let well = said(&[suspended, alert, object("Kustomization", "k", "True")], &[]);
+        assert_eq!(well, ["true no open incidents, and no object is failing"]);
+    }
+
+    #[test]
+    fn nothing_more_is_said_than_was_read_and_is_reported() {
+        let of = |around: IncidentContext| {
+            let around = IncidentContext { is_asked: true, ..around };
+            let lines = around.lines(&[], false);
+            lines.iter().map(|it| format!("{:?} {}", it.mark, it.text)).collect::<Vec<_>>()
+        };
+        let left_out = || vec!["alerts: forbidden".to_owned()];
+        assert_eq!(
+            of(IncidentContext {
+                hides_incidents: true,
+                left_out: left_out(),
+                ..IncidentContext::default()
+            }),
+            ["Warning whether incidents are open is not known: they may not be listed"]
+        );
+        assert_eq!(
+            of(IncidentContext { left_out: left_out(), ..IncidentContext::default() }),
+            ["Warning no open incidents among the objects that you may read"]
+        );
+        assert_eq!(
+            of(IncidentContext {
+                place: "in namespace a".to_owned(),
+                ..IncidentContext::default()
+            }),
+            ["Action no open incidents, and no objects of windlass in namespace a"]
+        );
+        let calm = "Warning no open incidents, and no object reports that it is failing";
+        let silent = "Warning 1 object reports no condition Ready: `windlass why -A` says why";
+        assert_eq!(
+            of(IncidentContext { objects: 3, silent: 1, ..IncidentContext::default() }),
+            [calm, silent]
+        );
+        let doubt = Some("no operator holds Lease a/b".to_owned());
+        assert_eq!(
+            of(IncidentContext { objects: 3, doubt, ..IncidentContext::default() }),
+            [calm, "Warning no operator holds Lease a/b"]
+        );
+        let degraded = "Warning 1 object is ready while something that it applied does not exist or is not healthy: \
+                        `windlass why -A` says why";
+        assert_eq!(
+            of(IncidentContext { objects: 3, degraded: 1, ..IncidentContext::default() }),
+            [calm, degraded]
+        );
+        let unexamined =
+            vec!["what 1 object applied in other clusters was not examined".to_owned()];
+        assert_eq!(
+            of(IncidentContext { objects: 3, unexamined, ..IncidentContext::default() }),
+            [calm, "Warning what 1 object applied in other clusters was not examined"]
+        );
+        let around =
+            IncidentContext { hides_alerts: true, objects: 1, ..IncidentContext::default() };
+        assert_eq!(around.lines(&[], false).len(), 1, "nothing is said of Alerts");
+    }
+
+    #[test]
+    fn objects_that_incidents_name_or_count_are_not_reported_again() {
+        let open = selected(vec![incident("shop", "Open", "2026-11-24T11:00:00Z")], false).unwrap();
+        let mut objects = vec![object("GitRepository", "shop", "False")];
+        objects.extend((0..200).map(|at| object("Kustomization", &format!("k{at}"), "False")));
+        // One of the 200 that it affects is named, and is not among these.
+        let line = "false 1 object without an incident is not ready: windlass get all -A --status-selector ready=false";
+        assert_eq!(said(&objects, &open), [line]);
+        assert!(said(&objects[..200], &open).is_empty());
+    }
+
+    #[test]
+    fn an_incident_is_as_old_as_the_failure() {
+        let mut of = incident("shop", "Open", "2026-11-24T11:00:00Z");
+        of["status"]["since"] = json!("2026-11-24T09:00:00Z");
+        let of = selected(vec![of], false).unwrap();
+        let of = groups(&of);
+        let row = row(&of[0], "2026-11-24T12:00:00Z".parse().unwrap());
+        let shown = |cell: &Cell| format!("{cell:?}");
+        assert!(
+            row.iter().map(shown).any(|it| it.contains("3h")),
+            "{:?}",
+            row.map(|it| shown(&it))
+        );
+    }
+
+    #[test]
+    fn incidents_that_say_the_same_share_a_row() {
+        let of = |name: &str, namespace: &str, message: &str| {
+            let mut of = incident(name, "Open", "2026-11-24T11:00:00Z");
+            of["metadata"]["namespace"] = json!(namespace);
+            of["status"]["message"] = json!(message);
+            of
+        };
+        let all = vec![
+            of("a", "apps", "refused"),
+            of("b", "apps", "refused"),
+            of("c", "apps", "other"),
+            of("d", "apps", "refused"),
+            of("e", "infra", "refused"),
+        ];
+        let all = selected(all, false).unwrap();
+        let rows: Vec<(&str, usize, i64)> = groups(&all)
+            .iter()
+            .map(|it| (it.first.spec.subject.name.as_str(), it.more, it.affected))
+            .collect();
+        assert_eq!(rows, [("a", 2, 600), ("c", 0, 200), ("e", 0, 200)]);
+    }
+
+    #[test]
+    fn what_is_open_is_listed_and_the_rest_on_request() {
+        let names = |all_of: bool| -> Vec<String> {
+            let found = selected(all(), all_of).unwrap();
+            found.into_iter().map(|it| it.spec.subject.name).collect()
+        };
+        assert_eq!(names(false), ["db", "shop"]);
+        assert_eq!(names(true), ["web", "db", "shop"]);
+    }
+}

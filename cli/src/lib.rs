@@ -1,0 +1,312 @@
+//! What people type: one file per command, and which one a command line names.
+//!
+//! Elsewhere: what exit codes mean (`exit_code`).
+
+mod alerts;
+mod approve;
+mod audit;
+mod bootstrap;
+mod build;
+mod bundle;
+mod check;
+mod command_syntax;
+mod complete;
+mod connection;
+mod crd;
+mod describe;
+mod diff;
+mod events;
+mod exit_code;
+mod export;
+mod fact_source;
+mod get;
+mod helmfile;
+mod history;
+mod incidents;
+mod install;
+mod kind;
+mod live_objects;
+mod logs;
+mod migrate;
+mod operator_wait;
+mod operators;
+mod output;
+mod reconcile;
+#[cfg(test)]
+mod reference_page;
+mod release;
+mod render;
+mod resume;
+mod rollback;
+mod row;
+mod scope;
+mod serve;
+mod shell;
+mod stats;
+mod suspend;
+mod table;
+mod template;
+mod time_limit;
+mod trace;
+mod tree;
+mod uninstall;
+mod values;
+mod version;
+mod why;
+
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+
+use self::exit_code::{CommandError, ExitCode};
+use windlass_cluster::error::plain;
+use windlass_serve::settings::Settings;
+
+/// A command whose flags are declared once it is named: those of `serve` alone take as long to declare as a small build takes.
+macro_rules! declared {
+    ($name:literal, $about:expr, $flags:ty) => {
+        Command::new($name)
+            .about($about)
+            .defer(|it| <$flags>::augment_args(it).about($about).long_about(None))
+    };
+    ($name:literal, $about:expr, $flags:ty, $examples:expr) => {
+        Command::new($name).about($about).defer(|it| {
+            <$flags>::augment_args(it).about($about).long_about(None).after_help($examples)
+        })
+    };
+}
+
+/// The command line.
+fn command() -> Command {
+    let commands = [
+        declared!("alerts", ALERTS, alerts::Args),
+        declared!("approve", APPROVE, approve::Args, approve::EXAMPLES),
+        declared!("audit", AUDIT, audit::Args, audit::EXAMPLES),
+        declared!("bootstrap", BOOTSTRAP, bootstrap::Args),
+        declared!("build", BUILD, build::Args, build::EXAMPLES),
+        declared!("bundle", BUNDLE, bundle::Args, bundle::EXAMPLES),
+        declared!("check", CHECK, check::Args, check::EXAMPLES),
+        declared!("completion", COMPLETION, shell::Completion),
+        declared!("crd", CRD, crd::Args, crd::EXAMPLES),
+        declared!("describe", DESCRIBE, describe::Args, describe::EXAMPLES),
+        declared!("diff", DIFF, diff::Args, diff::EXAMPLES),
+        declared!("events", EVENTS, events::Args, events::EXAMPLES),
+        declared!("export", EXPORT, export::Args, export::EXAMPLES),
+        declared!("get", GET, get::Args, get::EXAMPLES),
+        Command::new("helmfile").about(HELMFILE).defer(helmfile::Flags::augment_args),
+        declared!("history", HISTORY, history::Args, history::EXAMPLES),
+        declared!("incidents", INCIDENTS, incidents::Args, incidents::EXAMPLES),
+        declared!("install", INSTALL, install::Args),
+        declared!("logs", LOGS, logs::Args, logs::EXAMPLES),
+        declared!("man", MAN, shell::Man),
+        declared!("migrate", MIGRATE, migrate::Args),
+        declared!("reconcile", RECONCILE, reconcile::Args, reconcile::EXAMPLES),
+        declared!("resume", RESUME, resume::Args, resume::EXAMPLES),
+        declared!("rollback", ROLLBACK, rollback::Args, rollback::EXAMPLES),
+        declared!("serve", SERVE, Settings),
+        declared!("stats", STATS, stats::Args, stats::EXAMPLES),
+        declared!("suspend", SUSPEND, suspend::Args, suspend::EXAMPLES),
+        Command::new("template").about(TEMPLATE).defer(template::Flags::augment_args),
+        declared!("trace", TRACE, trace::Args, trace::EXAMPLES),
+        declared!("tree", TREE, tree::Args, tree::EXAMPLES),
+        declared!("uninstall", UNINSTALL, uninstall::Args),
+        declared!("values", VALUES, values::Args, values::EXAMPLES),
+        declared!("version", VERSION, version::Args),
+        declared!("why", WHY, why::Args, why::EXAMPLES),
+    ];
+    Command::new("windlass")
+        .about("Keep Kubernetes clusters equal to what is declared in Git")
+        .version(env!("CARGO_PKG_VERSION"))
+        .after_help(FIRST)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(commands)
+}
+
+/// Where a person begins who has never seen the program.
+const FIRST: &str = "When something does not work:
+  windlass why -A                                  what is not ready in all namespaces, by its cause
+  windlass why ks/app -n apps                      why one object is not ready, and what would help
+  windlass tree ks/app -n apps                     what it applied, with health, down to Pods
+  windlass logs ks/app -n apps --since 1h          what windlass logged about it
+
+Each command has examples: windlass why --help";
+
+const ALERTS: &str = "Send a sample notification, and show what the service answers";
+const APPROVE: &str = "Approve an operation that waits for it, or reject it";
+const AUDIT: &str = "List what was done to releases and Kustomizations, and why";
+const BOOTSTRAP: &str = "Install windlass from a repository, which it follows from then on";
+const BUILD: &str =
+    "Build a kustomization as `kustomize build` does, or what windlass applies for an object";
+const BUNDLE: &str = "Pack a helmfile with all charts that it names into one archive";
+const CHECK: &str = "Check whether windlass can be installed, or is installed and works";
+const COMPLETION: &str =
+    "Print a script by which a shell completes commands, flags, and names of the cluster";
+const DESCRIBE: &str = "Describe an object: conditions, sources, what it applied, events";
+const DIFF: &str =
+    "Predict what the next reconciliation, a folder or a chart would change, by field";
+const EVENTS: &str = "Print what happened to objects and their sources";
+const EXPORT: &str = "Print objects as manifests";
+const GET: &str = "Print objects of any kinds in one table";
+const CRD: &str =
+    "Show who uses a CustomResourceDefinition, and what another definition would do to its objects";
+const HELMFILE: &str = "Print what a helmfile says and render its releases, as `helmfile` does";
+const HISTORY: &str = "Print what was applied or released, and when";
+const INCIDENTS: &str = "List failures that are open, what they affect, and where they were sent";
+const INSTALL: &str = "Install or upgrade windlass in a cluster";
+const LOGS: &str = "Print what windlass logged about objects, or what their Pods print";
+const MAN: &str = "Write the manual pages of all commands";
+const MIGRATE: &str =
+    "Take a cluster over from Flux, or give it back; convert objects of other tools";
+const RECONCILE: &str = "Reconcile objects now, and follow what happens";
+const RESUME: &str = "Resume objects that are suspended";
+const ROLLBACK: &str = "Roll a release back to an earlier revision, and suspend it";
+const SERVE: &str = "Run the operator";
+const STATS: &str = "Count objects that are ready, failing and suspended";
+const SUSPEND: &str = "Suspend objects, with an owner, a reason and an end";
+const TEMPLATE: &str = "Render the templates of a chart, as `helm template` does";
+const TRACE: &str = "Trace an object of the cluster back to the revision that it comes from";
+const TREE: &str = "Print what an object applied, down to Pods, with health";
+const UNINSTALL: &str = "Remove windlass from a cluster, and keep what it manages";
+const VALUES: &str = "Print the values of a HelmRelease, and which source sets each";
+const VERSION: &str = "Print the version of windlass, and those of what it reproduces";
+const WHY: &str = "Explain why an object is not ready and how to fix it";
+
+/// Parses the command line and runs what it says.
+pub fn run() -> std::process::ExitCode {
+    // Ends here if a shell asks what it may complete.
+    clap_complete::CompleteEnv::with_factory(command).var(shell::VARIABLE).complete();
+    let line = command_syntax::understood(std::env::args_os().collect());
+    let matches = command().try_get_matches_from(&line).map_err(CommandError::Usage);
+    let code = match matches.and_then(|matches| run_named(&matches)) {
+        Ok(code) => code,
+        Err(CommandError::Usage(error)) => wrong_usage(&error, &line),
+        Err(CommandError::Failure(error)) => report_failure(&error),
+    };
+    code.into()
+}
+
+/// Runs the command that was named.
+fn run_named(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
+    // clap accepts no line without a command that is declared.
+    let undeclared = || clap::Error::new(ErrorKind::InvalidSubcommand);
+    let (name, given) = matches.subcommand().ok_or_else(undeclared)?;
+    Ok(match name {
+        "alerts" => alerts::run(&flags(given)?)?,
+        "approve" => approve::run(&flags(given)?)?,
+        "audit" => audit::run(&flags(given)?)?,
+        "bootstrap" => bootstrap::run(&flags(given)?)?.into(),
+        "build" => build::run(&mut flags(given)?)?,
+        "bundle" => bundle::run(&flags(given)?)?.into(),
+        "check" => check::run(&flags(given)?)?,
+        "completion" => shell::complete(flags(given)?)?.into(),
+        "crd" => crd::run(&flags(given)?)?,
+        "describe" => describe::run(&flags(given)?)?,
+        "diff" => diff::run(&flags(given)?)?,
+        "events" => events::run(&flags(given)?)?,
+        "export" => export::run(&flags(given)?)?,
+        "get" => get::run(&flags(given)?)?,
+        "helmfile" => helmfile::run(flags(given)?),
+        "history" => history::run(&flags(given)?)?,
+        "incidents" => incidents::run(&flags(given)?)?,
+        "install" => install::run(&flags(given)?)?.into(),
+        "logs" => logs::run(&flags(given)?)?,
+        "man" => shell::man(&flags(given)?, command())?.into(),
+        "migrate" => migrate::run(&flags(given)?)?.into(),
+        "reconcile" => reconcile::run(&flags(given)?)?,
+        "resume" => resume::run(&flags(given)?)?,
+        "rollback" => rollback::run(&flags(given)?)?,
+        "serve" => serve::run(flags(given)?)?.into(),
+        "stats" => stats::run(&flags(given)?)?,
+        "suspend" => suspend::run(&flags(given)?)?,
+        "template" => template::run(flags(given)?),
+        "trace" => trace::run(&flags(given)?)?,
+        "tree" => tree::run(&flags(given)?)?,
+        "uninstall" => uninstall::run(&flags(given)?)?.into(),
+        "values" => values::run(&flags(given)?)?,
+        "version" => version::run(flags(given)?)?.into(),
+        "why" => why::run(&flags(given)?)?,
+        _ => return Err(undeclared().into()),
+    })
+}
+
+fn flags<F: FromArgMatches>(given: &ArgMatches) -> Result<F, clap::Error> {
+    F::from_arg_matches(given)
+}
+
+/// Says why a command failed, unless the reader of its output is gone.
+fn report_failure(error: &anyhow::Error) -> ExitCode {
+    let code = ExitCode::of_failure(error);
+    if code == ExitCode::Success {
+        return code;
+    }
+    #[expect(
+        clippy::print_stderr,
+        reason = "the one place where a failed command is told to a person"
+    )]
+    {
+        eprintln!("windlass: {}", plain(&format!("{error:#}")));
+    }
+    code
+}
+
+/// Says what is wrong with a command line: as Helm does of `template`, so that scripts see what they know.
+fn wrong_usage(error: &clap::Error, line: &[std::ffi::OsString]) -> ExitCode {
+    let is_template = line.get(1).is_some_and(|command| command == "template");
+    if error.use_stderr()
+        && let Some(text) = command_syntax::answer(line)
+    {
+        #[expect(
+            clippy::print_stderr,
+            reason = "an invalid command line is reported on standard error"
+        )]
+        {
+            eprintln!("windlass: {text}");
+        }
+        return ExitCode::Failed;
+    }
+    let Some(text) = is_template.then(|| template::explain_usage(error)).flatten() else {
+        // A closed stream does not change how the command ends.
+        drop(error.print());
+        return ExitCode::of_usage(error);
+    };
+    #[expect(
+        clippy::print_stderr,
+        reason = "an invalid command line is reported on standard error"
+    )]
+    {
+        eprintln!("Error: {text}");
+    }
+    ExitCode::UpstreamError
+}
+
+/// What a command prints for `--help`.
+#[cfg(test)]
+fn help(name: &str) -> String {
+    let asked = command().try_get_matches_from(["windlass", name, "--help"]);
+    asked.map_or_else(|error| error.to_string(), |_| String::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_is_a_flag_of_the_program_alone() {
+        let kind = |line: &[&str]| {
+            let line = [&["windlass"], line].concat();
+            command().try_get_matches_from(line).map_err(|error| error.kind()).err()
+        };
+        assert_eq!(kind(&["-V"]), Some(ErrorKind::DisplayVersion));
+        let unknown = Some(ErrorKind::UnknownArgument);
+        assert_eq!(kind(&["install", "--export", "--version", "v2"]), unknown);
+        assert_eq!(kind(&["get", "-V"]), unknown);
+    }
+
+    #[test]
+    fn every_command_can_be_declared() {
+        for name in command().get_subcommands().map(Command::get_name) {
+            let asked = command().try_get_matches_from(["windlass", name, "--help"]);
+            assert_eq!(asked.unwrap_err().kind(), ErrorKind::DisplayHelp, "{name}");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Whose lines are printed: the containers of windlass, or of the Pods of what an object applied.
+//!
+//! Elsewhere: what an object applied (engine `cause`), the selector of its Pods (`cause::pod`).
+
+use std::collections::{BTreeSet, VecDeque};
+
+use cause::object_references;
+use futures::stream::{self, StreamExt as _};
+use objects::{Gvk, Object, ObjectId};
+use serde_json::Value;
+
+use crate::check::OURS;
+use crate::fact_source::{self, AT_ONCE};
+use crate::kind::ResourceArgument;
+use crate::scope::Site;
+
+/// How many containers are read at once.
+const MOST_CONTAINERS: usize = 64;
+
+/// How many objects are searched for Pods.
+const MOST_OBJECTS: usize = 2000;
+
+/// The container of windlass in its Pods.
+const MANAGER: &str = "manager";
+
+/// A container that has printed lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Container {
+    pub(super) namespace: String,
+    pub(super) pod: String,
+    pub(super) name: String,
+}
+
+/// Containers, and what is said beside their lines.
+#[derive(Debug, Default)]
+pub(super) struct LogTargets {
+    pub(super) containers: Vec<Container>,
+    /// Containers that have not printed anything yet, and why.
+    pub(super) silent: Vec<String>,
+    /// What may not be read, or is too much.
+    pub(super) left_out: Vec<String>,
+    more: usize,
+}
+
+impl LogTargets {
+    fn add(&mut self, pod: &Object) {
+        let parts = |of: &str, key: &str| {
+            let parts = pod.get(of).and_then(|it| it.get(key)).and_then(Value::as_array);
+            parts.cloned().unwrap_or_default()
+        };
+        for (listed, status_list) in
+            [("initContainers", "initContainerStatuses"), ("containers", "containerStatuses")]
+        {
+            let statuses = parts("status", status_list);
+            for container in parts("spec", listed) {
+                let name = container["name"].as_str().unwrap_or_default();
+                match silence(statuses.iter().find(|it| it["name"] == name)) {
+                    Some(why) => self.silent.push(format!(
+                        "{}: container '{name}' has printed nothing: {why}",
+                        pod.id().subject()
+                    )),
+                    None if self.containers.len() >= MOST_CONTAINERS => self.more += 1,
+                    None => self.containers.push(Container {
+                        namespace: pod.namespace().to_owned(),
+                        pod: pod.name().to_owned(),
+                        name: name.to_owned(),
+                    }),
+                }
+            }
+        }
+    }
+
+    fn ended(mut self) -> Self {
+        if self.more > 0 {
+            let text = format!("{} more containers; name a workload that has fewer", self.more);
+            self.left_out.push(text);
+        }
+        self
+    }
+
+    /// Only the containers of this name, if a Pod has one.
+    fn only(mut self, name: &str) -> Self {
+        if self.containers.iter().any(|it| it.name == name) {
+            self.containers.retain(|it| it.name == name);
+        }
+        self
+    }
+}
+
+/// Why a container has printed nothing; none if it may have.
+fn silence(status: Option<&Value>) -> Option<String> {
+    let Some(status) = status else { return Some("it has not started".to_owned()) };
+    let of = |state: &str, key: &str| status[state].get(key).filter(|it| !it.is_null());
+    let has_run =
+        [of("state", "running"), of("state", "terminated"), of("lastState", "terminated")];
+    if has_run.iter().any(Option::is_some) {
+        return None;
+    }
+    let waiting = of("state", "waiting").cloned().unwrap_or_default();
+    let text = |key: &str| waiting[key].as_str().unwrap_or_default().to_owned();
+    Some(match (text("reason"), text("message")) {
+        (reason, _) if reason.is_empty() => "it has not started".to_owned(),
+        (reason, message) if message.is_empty() => reason,
+        (reason, message) => format!("{reason}: {message}"),
+    })
+}
+
+/// The containers of windlass.
+///
+/// # Errors
+/// Pods cannot be listed.
+pub(super) async fn of_windlass(site: &Site, namespace: &str) -> anyhow::Result<LogTargets> {
+    let mut found = LogTargets::default();
+    pods(site, namespace, OURS, &mut found).await?;
+    Ok(found.ended().only(MANAGER))
+}
+
+/// The containers of the Pods of an object, or of what it applied.
+///
+/// # Errors
+/// The API server did not respond.
+pub(super) async fn of_object(site: &Site, object: Object) -> anyhow::Result<LogTargets> {
+    let mut found = LogTargets::default();
+    let mut seen = BTreeSet::from([object.id()]);
+    let mut pending = VecDeque::from([object]);
+    while let Some(object) = pending.pop_front() {
+        let id = object.id();
+        let mut ids = Vec::new();
+        match (id.group.as_str(), id.kind.as_str()) {
+            ("", "Pod") => found.add(&object),
+            ("batch", "CronJob") => pending.extend(jobs(site, &id, &mut found).await?),
+            _ if object_references::is_reconciled(&id) => {
+                let elsewhere = object_references::in_contexts(&object).len()
+                    + if object_references::is_elsewhere(&object) {
+                        object_references::applied(&object).len()
+                    } else {
+                        0
+                    };
+                if elsewhere > 0 {
+                    let text = format!("{elsewhere} objects of {} in other clusters", id.subject());
+                    found.left_out.push(text);
+                }
+                if !object_references::is_elsewhere(&object) {
+                    ids = object_references::applied(&object);
+                }
+            }
+            _ => {
+                if let Some(selector) = cause::pod::selector(&object) {
+                    pods(site, &id.namespace, &selector, &mut found).await?;
+                }
+            }
+        }
+        ids.retain(|id| may_have_pods(id) && seen.insert(id.clone()));
+        let over = ids.len().saturating_sub(MOST_OBJECTS.saturating_sub(seen.len() - ids.len()));
+        ids.truncate(ids.len() - over);
+        if over > 0 {
+            found.left_out.push(format!("{over} more objects of {}", id.subject()));
+        }
+        pending.extend(read(site, ids, &mut found).await);
+    }
+    Ok(found.ended())
+}
+
+/// Kinds of Kubernetes that have no Pods are not read.
+fn may_have_pods(id: &ObjectId) -> bool {
+    match id.group.as_str() {
+        "" => matches!(id.kind.as_str(), "Pod" | "ReplicationController"),
+        "policy" | "autoscaling" => false,
+        group => !group.ends_with(".k8s.io"),
+    }
+}
+
+async fn read(site: &Site, ids: Vec<ObjectId>, found: &mut LogTargets) -> Vec<Object> {
+    let reads = ids.into_iter().map(|id| async {
+        let read = fact_source::read(&site.cluster, &id).await;
+        (id, read)
+    });
+    let mut objects = Vec::new();
+    let all: Vec<_> = stream::iter(reads).buffered(AT_ONCE).collect().await;
+    for (id, read) in all {
+        match read {
+            Ok(object) => objects.extend(object),
+            Err(error) => found.left_out.push(format!("{}: {error}", id.subject())),
+        }
+    }
+    objects
+}
+
+async fn pods(
+    site: &Site,
+    namespace: &str,
+    selector: &str,
+    found: &mut LogTargets,
+) -> anyhow::Result<()> {
+    let resource = site.cluster.resource(&Gvk::new("v1", "Pod")).await?;
+    let target = ResourceArgument { resource, namespace: Some(namespace.to_owned()), name: None };
+    let left_out = site.list(&target, selector, |pods| {
+        pods.iter().for_each(|pod| found.add(pod));
+        Ok(())
+    });
+    let left_out = left_out.await?;
+    found.left_out.extend(left_out);
+    Ok(())
+}
+
+/// The Jobs of a CronJob.
+async fn jobs(
+    site: &Site,
+    owner: &ObjectId,
+    found: &mut LogTargets,
+) -> anyhow::Result<Vec<Object>> {
+    let resource = site.cluster.resource(&Gvk::new("batch/v1", "Job")).await?;
+    let target =
+        ResourceArgument { resource, namespace: Some(owner.namespace.clone()), name: None };
+    let mut jobs = Vec::new();
+    let left_out = site.list(&target, "", |listed| {
+        jobs.extend(
+            listed
+                .into_iter()
+                .filter(|it| object_references::controller(it).as_ref() == Some(owner)),
+        );
+        Ok(())
+    });
+    found.left_out.extend(left_out.await?);
+    Ok(jobs)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn containers_that_have_not_started_are_named_with_the_reason() {
+        let state = |name: &str, state: Value, last: Value| json!({"name": name, "state": state, "lastState": last});
+        let pod = Object::new(json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "web-1", "namespace": "apps"},
+            "spec": {"initContainers": [{"name": "init"}],
+                "containers": [{"name": "app"}, {"name": "crashed"}, {"name": "side"}, {"name": "new"}]},
+            "status": {"initContainerStatuses": [state("init", json!({"terminated": {"exitCode": 0}}), json!({}))],
+                "containerStatuses": [
+                    state("app", json!({"running": {}}), json!({})),
+                    state("crashed", json!({"waiting": {"reason": "CrashLoopBackOff"}}), json!({"terminated": {}})),
+                    state("side", json!({"waiting": {"reason": "ErrImagePull", "message": "not found"}}), json!({})),
+                ]}}))
+        .unwrap();
+        let mut found = LogTargets::default();
+        found.add(&pod);
+        let names: Vec<&str> = found.containers.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["init", "app", "crashed"]);
+        assert_eq!(
+            found.silent,
+            [
+                "Pod/apps/web-1: container 'side' has printed nothing: ErrImagePull: not found",
+                "Pod/apps/web-1: container 'new' has printed nothing: it has not started",
+            ]
+        );
+        assert_eq!(found.only("app").containers.len(), 1);
+    }
+
+    #[test]
+    fn too_many_containers_are_left_out_and_counted() {
+        let names: Vec<Value> = (0..70).map(|at| json!({"name": format!("c{at}")})).collect();
+        let running = |it: &Value| json!({"name": it["name"], "state": {"running": {}}});
+        let statuses: Vec<Value> = names.iter().map(running).collect();
+        let pod = Object::new(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+            "spec": {"containers": names}, "status": {"containerStatuses": statuses}}))
+        .unwrap();
+        let mut found = LogTargets::default();
+        found.add(&pod);
+        let found = found.ended();
+        assert_eq!(found.containers.len(), MOST_CONTAINERS);
+        assert!(found.left_out[0].starts_with("6 more containers"), "{:?}", found.left_out);
+    }
+
+    #[test]
+    fn kinds_without_pods_are_not_read() {
+        let may = |group: &str, kind: &str| may_have_pods(&ObjectId::new("a", "b", group, kind));
+        assert!(may("apps", "Deployment") && may("", "Pod") && may("argoproj.io", "Rollout"));
+        assert!(!may("", "ConfigMap") && !may("rbac.authorization.k8s.io", "Role"));
+    }
+}

@@ -1,0 +1,189 @@
+//! Waiting for the operator: a message says after some seconds without a reaction what is known of it.
+//!
+//! Elsewhere: whether an operator holds its Leases (`operators/absence.rs`), what `windlass check` examines (`check.rs`).
+
+use std::time::{Duration, Instant};
+
+use cause::condition;
+use jiff::Timestamp;
+use objects::Object;
+use reconcile::reason::PROGRESSING_WITH_RETRY;
+use serde_json::Value;
+
+use super::connection::{Mark, say};
+use super::kind;
+use super::operators::{self, OperatorPresence};
+use super::table::clean;
+use windlass_cluster::Cluster;
+
+/// After how long without a reaction a hint is printed.
+const UNRESPONSIVE_HINT_DELAY: Duration = Duration::from_secs(8);
+
+/// What is known of the reaction to a change.
+#[derive(Debug)]
+pub(super) struct Patience {
+    since: Instant,
+    /// The status before the reaction.
+    before: Value,
+    is_over: bool,
+}
+
+impl Patience {
+    /// From now on; the object is as it was when it was changed.
+    pub(super) fn with(object: &Object) -> Self {
+        let before = object.get("status").cloned().unwrap_or_default();
+        Self { since: Instant::now(), before, is_over: false }
+    }
+
+    /// Compares the object that was changed; says once what is known where nothing reacts.
+    pub(super) async fn look(&mut self, cluster: &Cluster, object: &Object) {
+        let waited = self.since.elapsed();
+        if self.is_due(object, waited) {
+            let presence = operators::presence(cluster, Timestamp::now()).await;
+            let mark = match presence {
+                OperatorPresence::Held(_) => Mark::Waiting,
+                OperatorPresence::Vacant(_) | OperatorPresence::Unknown => Mark::Warning,
+            };
+            say(mark, &message(object, waited, &presence));
+        }
+    }
+
+    /// Whether there is something to say after so long.
+    fn is_due(&mut self, object: &Object, waited: Duration) -> bool {
+        if self.is_over {
+            return false;
+        }
+        // An operator that has reacted once may take its time.
+        let has_reacted = object.get("status").unwrap_or(&Value::Null) != &self.before;
+        let is_due = !has_reacted && waited >= UNRESPONSIVE_HINT_DELAY;
+        self.is_over = has_reacted || is_due;
+        is_due
+    }
+}
+
+/// What there is to say of an object whose status has not changed for so long. A run may change no status until its end, so
+/// that a process holds the Lease, and since when, is all that is known of it.
+fn message(object: &Object, waited: Duration, presence: &OperatorPresence) -> String {
+    let subject = clean(&object.id().subject());
+    let seconds = waited.as_secs();
+    let check = "`windlass check` shows whether it runs";
+    match (presence, run(object)) {
+        (OperatorPresence::Held(holder), Some(run)) => format!(
+            "{subject}: windlass is {run}, as the status says, and {holder} ({})",
+            holder.term()
+        ),
+        (OperatorPresence::Held(holder), None) => format!(
+            "{subject}: the status has not changed for {seconds} s, and {holder} ({}): {check}, `{}` what it does",
+            holder.term(),
+            logs(object)
+        ),
+        (OperatorPresence::Vacant(text), _) => {
+            format!("{subject}: windlass has not reacted for {seconds} s, and {text}: {check}")
+        }
+        (OperatorPresence::Unknown, Some(run)) => format!(
+            "{subject}: windlass is {run}, as the status says, which has not changed for {seconds} s: {check}"
+        ),
+        (OperatorPresence::Unknown, None) => {
+            format!("{subject}: windlass has not reacted for {seconds} s: {check}")
+        }
+    }
+}
+
+/// The command that prints what windlass logs about an object.
+fn logs(object: &Object) -> String {
+    let kind = kind::qualified(&object.gvk()).to_lowercase();
+    clean(&format!("windlass logs {kind}/{} -n {}", object.name(), object.namespace()))
+}
+
+/// The run that is under way, as the status has it; none if it says nothing of one, or that the next one is waited for.
+fn run(object: &Object) -> Option<String> {
+    let reconciling = condition(object, reconcile::RECONCILING)?;
+    let is_run =
+        reconciling.status == "True" && reconciling.reason != PROGRESSING_WITH_RETRY.as_str();
+    let since = reconciling.since.map(|at| format!(" that began at {at:.0}")).unwrap_or_default();
+    is_run.then(|| format!("on a run{since}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::operators::{LeaseHolder, testing};
+
+    fn object(message: &str) -> Object {
+        Object::new(
+            json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "namespace": "b"},
+            "status": {"message": message}}),
+        )
+        .unwrap()
+    }
+
+    fn running(reason: &str) -> Object {
+        Object::new(
+            json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "namespace": "b"},
+            "status": {"conditions": [{"type": "Reconciling", "status": "True", "reason": reason,
+                "lastTransitionTime": "2026-11-24T11:55:00Z"}]}}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_message_says_once_that_nothing_reacts() {
+        let mut patience = Patience::with(&object("before"));
+        assert!(!patience.is_due(&object("before"), Duration::ZERO));
+        assert!(patience.is_due(&object("before"), UNRESPONSIVE_HINT_DELAY));
+        assert!(!patience.is_due(&object("before"), UNRESPONSIVE_HINT_DELAY));
+        let text = message(&object("before"), UNRESPONSIVE_HINT_DELAY, &OperatorPresence::Unknown);
+        assert_eq!(
+            text,
+            "X/b/a: windlass has not reacted for 8 s: `windlass check` shows whether it runs"
+        );
+    }
+
+    #[test]
+    fn an_operator_that_holds_its_lease_may_be_at_work() {
+        let lease = "windlass-leader-election";
+        let lease = testing::lease(lease, "windlass-1", "2026-11-24T11:59:50Z");
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let holder = LeaseHolder::of(&Object::new(lease).unwrap(), now).unwrap();
+        let held = OperatorPresence::Held(holder);
+        let message =
+            |object: &Object, presence| message(object, UNRESPONSIVE_HINT_DELAY, presence);
+        assert_eq!(
+            message(&running("Progressing"), &held),
+            "X/b/a: windlass is on a run that began at 2026-11-24T11:55:00Z, as the status says, and 'windlass-1' holds Lease \
+             flux-system/windlass-leader-election (renewed at 2026-11-24T11:59:50Z, counts until 2026-11-24T12:00:25Z)"
+        );
+        // A run that changes no status until its end, or none: a Lease does not tell.
+        let silent = "X/b/a: the status has not changed for 8 s, and 'windlass-1' holds Lease \
+                      flux-system/windlass-leader-election (renewed at 2026-11-24T11:59:50Z, counts until \
+                      2026-11-24T12:00:25Z): `windlass check` shows whether it runs, `windlass logs x/a -n b` what it does";
+        assert_eq!(message(&object("before"), &held), silent);
+        assert_eq!(message(&running("ProgressingWithRetry"), &held), silent);
+    }
+
+    #[test]
+    fn a_status_that_may_be_old_does_not_say_that_an_operator_is_at_work() {
+        let message = |presence: OperatorPresence| {
+            message(&running("Progressing"), UNRESPONSIVE_HINT_DELAY, &presence)
+        };
+        assert_eq!(
+            message(OperatorPresence::Vacant("no operator holds Lease a/b".to_owned())),
+            "X/b/a: windlass has not reacted for 8 s, and no operator holds Lease a/b: `windlass check` shows whether it runs"
+        );
+        assert_eq!(
+            message(OperatorPresence::Unknown),
+            "X/b/a: windlass is on a run that began at 2026-11-24T11:55:00Z, as the status says, which has not \
+             changed for 8 s: `windlass check` shows whether it runs"
+        );
+    }
+
+    #[test]
+    fn who_has_reacted_may_take_its_time() {
+        let mut patience = Patience::with(&object("before"));
+        assert!(!patience.is_due(&object("before"), Duration::ZERO));
+        assert!(!patience.is_due(&object("in progress"), Duration::ZERO));
+        assert!(!patience.is_due(&object("in progress"), UNRESPONSIVE_HINT_DELAY * 2));
+    }
+}

@@ -1,0 +1,257 @@
+//! What a HelmRelease renders, from a local chart or from the artifact of its source.
+//!
+//! Elsewhere: values and post-renderers (`helm_controller::helm_release`), rendering (engine `helm`), how that compares with
+//! the cluster (`diff`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use crds::helm::{ChartNameChangeStrategy, CrdsPolicy, HelmRelease};
+use golang::meter::Stop;
+use golang::time::{Time, Zone};
+use golang::value::Map;
+use helm::chart::Chart;
+use helm::env::{Env, Lookup, LookupQuery};
+use helm::render::{Mode as Templates, Release};
+use helm::template::{RenderRequest, render};
+use objects::{Masking, Object};
+use release::target::{self, ReleaseTarget, TargetChange};
+use release::{Action as Operation, Record};
+use serde_json::Value;
+use tokio::runtime::Handle;
+
+use super::{ArtifactOrigin, fetched, on_large_stack, outcome_error, references, typed};
+use crate::template::load_chart;
+use helm_controller::helm_release::{post_renderers, status, validated_spec, values};
+use helm_controller::release_runner::action_options::ActionOptions;
+use helm_controller::release_runner::chart::of_archive;
+use helm_controller::release_runner::manifest_objects;
+use helm_controller::release_runner::postrender::PostRenderers;
+use helm_controller::release_runner::render;
+use helm_controller::release_runner::storage::{Storage, StorageError};
+use windlass_cluster::Cluster;
+use windlass_cluster::capabilities::ServerCapabilities;
+use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
+use windlass_serve::settings::Settings;
+
+/// How long the API server may take to respond to a `lookup`.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
+
+/// What a HelmRelease renders, and for which operation.
+pub(crate) struct RenderedHelmRelease {
+    pub(crate) target: ReleaseTarget,
+    /// The revision that the operation begins with.
+    pub(crate) base: Option<Arc<Record>>,
+    pub(crate) operation: Operation,
+    pub(crate) options: ActionOptions,
+    /// The definitions in `crds` that the operation writes.
+    pub(crate) definitions: Vec<Object>,
+    /// The objects of the release, in the order in which they are applied.
+    pub(crate) objects: Vec<Object>,
+    /// Those of hooks.
+    pub(crate) hooks: Vec<Object>,
+    pub(crate) secrets: Masking,
+    pub(crate) settings: Settings,
+}
+
+/// Renders a HelmRelease with the values of the cluster: for an upgrade, or an installation where there is no release.
+///
+/// # Errors
+/// It cannot be rendered, or is released to another cluster.
+pub(crate) async fn render_release(
+    cluster: &Cluster,
+    object: Object,
+    given: &ArtifactOrigin,
+    settings: Settings,
+) -> anyhow::Result<RenderedHelmRelease> {
+    let object: HelmRelease = typed(object)?;
+    let spec = &object.spec;
+    ensure!(
+        spec.kube_config.is_none(),
+        "it is released to the cluster of spec.kubeConfig, which this command does not read"
+    );
+    let values = values::read(&object, &mut references(cluster)).await.map_err(outcome_error)?;
+    let target = validated_spec::target(&object);
+    let storage = Storage::new(cluster, &target.storage_namespace, &target.name, "").await;
+    let revisions = storage.map_err(StorageError::into_cluster)?.revisions().await;
+    let revisions = revisions.map_err(StorageError::into_cluster)?;
+    if let Some(broken) = revisions.unreadable_last() {
+        bail!("release record {}: {}", broken.secret, broken.problem);
+    }
+    let base = revisions.current().map(|it| it.record.clone());
+    let last = revisions.last().map_or(0, |it| it.record.version);
+    let operation = if base.is_some() { Operation::Upgrade } else { Operation::Install };
+    let options = ActionOptions::of(spec, &settings);
+    let mut chart = chart(cluster, &object, given, &settings).await?;
+    let mut config = values.map;
+    is_in_place(&object, &chart)?;
+    if let Some(base) = base.as_deref().filter(|_| options.preserve_values) {
+        render::preserved(&mut chart, &mut config, base).map_err(anyhow::Error::msg)?;
+    }
+    let definitions = match options.of_action(operation).crds {
+        CrdsPolicy::Skip => Vec::new(),
+        CrdsPolicy::Create | CrdsPolicy::CreateReplace => definitions(&chart)?,
+    };
+    let rendering = Rendering {
+        chart,
+        config,
+        release: Release {
+            name: target.name.clone(),
+            namespace: target.namespace.clone(),
+            revision: last + 1,
+            is_upgrade: operation == Operation::Upgrade,
+        },
+        skip_schema: options.of_action(operation).skip_schema,
+        post: post_renderers(&object, options.post_render),
+    };
+    let served = cluster.served().await?;
+    let asked = cluster.clone();
+    let runtime = Handle::current();
+    let rendered = on_large_stack(move || rendering.manifests(asked, runtime, &served)).await?;
+    let (manifests, hooks) =
+        rendered.map_err(|text| anyhow::anyhow!(values.secrets.mask(&text)))?;
+    let objects = manifest_objects::read(&manifests).map_err(anyhow::Error::msg)?;
+    let hooks = manifest_objects::read(&hooks).map_err(anyhow::Error::msg)?;
+    let secrets = values.secrets.with_manifests(objects.iter().chain(&hooks));
+    Ok(RenderedHelmRelease {
+        target,
+        base,
+        operation,
+        options,
+        definitions,
+        objects,
+        hooks,
+        secrets,
+        settings,
+    })
+}
+
+/// The chart. That of a HelmChart has its `valuesFiles` already.
+async fn chart(
+    cluster: &Cluster,
+    object: &HelmRelease,
+    given: &ArtifactOrigin,
+    settings: &Settings,
+) -> anyhow::Result<Chart> {
+    match given {
+        ArtifactOrigin::Local(path) => {
+            let template = object.spec.chart.as_ref();
+            let has_files = template.is_some_and(|it| !it.spec.values_files.is_empty());
+            ensure!(!has_files, "spec.chart.spec.valuesFiles of a local chart are not supported");
+            load_chart(path).map_err(anyhow::Error::msg)
+        }
+        ArtifactOrigin::Source(source) => {
+            let artifact = fetched(cluster, source).await?;
+            let tracks = settings.tracks_chart_digests();
+            let chart = of_archive(&artifact.bytes, &artifact.kind, &artifact.revision, tracks);
+            chart.map(|(chart, _)| chart).map_err(|error| {
+                anyhow::anyhow!("could not load chart of {}: {error}", source.subject())
+            })
+        }
+    }
+}
+
+/// Whether the release stays what it is; another one would be installed in its place otherwise.
+fn is_in_place(object: &HelmRelease, chart: &Chart) -> anyhow::Result<()> {
+    let target = validated_spec::target(object);
+    let known = status::read(object);
+    let name = &chart.metadata.name;
+    let changed = target::change(&target, name, &known.storage_namespace, &known.history);
+    let strategy = object.spec.upgrade.as_ref().and_then(|it| it.chart_name_change_strategy);
+    let may_be_renamed = strategy == Some(ChartNameChangeStrategy::InPlaceUpdate);
+    match changed.filter(|it| *it != TargetChange::Chart || !may_be_renamed) {
+        None => Ok(()),
+        Some(changed) => bail!(
+            "the {} is another one: windlass would remove the release and install it again, which this command does not \
+             predict",
+            changed.as_str()
+        ),
+    }
+}
+
+/// The definitions that the chart has in `crds`.
+fn definitions(chart: &Chart) -> anyhow::Result<Vec<Object>> {
+    let mut found = Vec::new();
+    for file in helm::chart::crds(chart) {
+        let text = String::from_utf8_lossy(&file.file.data).into_owned();
+        found.extend(manifest_objects::read(&text).map_err(anyhow::Error::msg)?);
+    }
+    Ok(found)
+}
+
+/// What is rendered.
+struct Rendering {
+    chart: Chart,
+    config: Map,
+    release: Release,
+    skip_schema: bool,
+    post: PostRenderers,
+}
+
+impl Rendering {
+    /// The manifests, and those of hooks.
+    fn manifests(
+        self,
+        cluster: Cluster,
+        runtime: Handle,
+        served: &ServerCapabilities,
+    ) -> Result<(String, String), String> {
+        let Self { chart, config, release, skip_schema, post } = self;
+        let stop = Stop::default();
+        let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
+        let env = env(served, stop, Finder { cluster, runtime, limit });
+        let rendered = post.with(|post_render| {
+            let request = RenderRequest {
+                chart,
+                values: &config,
+                release,
+                mode: Templates::default(),
+                skip_schema,
+                sub_notes: false,
+                templates: None,
+                post_render,
+            };
+            render(request, &env, &mut Vec::new())
+        });
+        let rendered = rendered.map_err(|error| error.to_string())?;
+        let document = |text: &str| format!("---\n{text}\n");
+        let manifests = rendered.manifests.iter().map(|it| document(&it.content));
+        let hooks = rendered.hooks.iter().map(|it| document(&it.manifest));
+        Ok((manifests.collect(), hooks.collect()))
+    }
+}
+
+fn env(served: &ServerCapabilities, stop: Stop, finder: Finder) -> Env {
+    let now = jiff::Timestamp::now();
+    let local = Zone::fixed("UTC", 0);
+    let capabilities = served.to_helm();
+    Env {
+        now: Time::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), local.clone()),
+        local,
+        random: Arc::new(windlass_runtime::random::fill),
+        capabilities: Arc::new(capabilities),
+        cluster: Some(Arc::new(finder)),
+        stop,
+        names: None,
+    }
+}
+
+/// What `lookup` finds, in the name of the user.
+struct Finder {
+    cluster: Cluster,
+    runtime: Handle,
+    limit: Arc<TimeLimit>,
+}
+
+impl Lookup for Finder {
+    fn lookup(&self, wanted: &LookupQuery<'_>) -> Result<Option<Value>, String> {
+        let asked =
+            async { tokio::time::timeout(LOOKUP_LIMIT, render::find(&self.cluster, wanted)).await };
+        let found = self.limit.pause(|| self.runtime.block_on(asked));
+        found.unwrap_or_else(|_| {
+            let LookupQuery { api_version, kind, .. } = wanted;
+            Err(format!("the API server did not respond for {api_version}, Kind={kind}"))
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! What a Kustomization builds, from a folder or from the artifact of its source.
+//!
+//! Elsewhere: building (`kustomize_controller::kustomization::validated_spec`), how that compares with the cluster (`diff`).
+
+use anyhow::{Context as _, ensure};
+use apply::Manifest;
+use crds::kustomize::Kustomization;
+use objects::Object;
+use sources::archive::{ExtractOptions, extract};
+use tree::{FileTree, RelPath};
+
+use super::checkout::Checkout;
+use super::{ArtifactOrigin, fetched, on_large_stack, outcome_error, references, typed};
+use kustomize_controller::kustomization::inputs::Inputs;
+use kustomize_controller::kustomization::scope::scoped;
+use kustomize_controller::kustomization::validated_spec::{
+    self, BuildRequest, DesiredKustomization, Servers,
+};
+use windlass_cluster::Cluster;
+use windlass_runtime::build::bases::Bases;
+use windlass_runtime::build::key_services::KeyServices;
+use windlass_serve::settings::Settings;
+
+/// Why bases on other servers are not fetched.
+const NO_BASES: &str = "remote bases are not fetched by this command";
+
+/// Why no service decrypts data keys: what is on the disk does not make this machine send the token of a Secret anywhere.
+const NO_SERVICES: &str = "this command decrypts with age and OpenPGP keys only";
+
+/// What a Kustomization builds, and what it is built with.
+pub(crate) struct KustomizationBuild {
+    pub(crate) object: Kustomization,
+    pub(crate) desired_kustomization: DesiredKustomization,
+    pub(crate) settings: Settings,
+}
+
+impl KustomizationBuild {
+    /// What is built, in the order in which it is applied.
+    pub(crate) fn manifests(&self) -> impl Iterator<Item = &Manifest> {
+        self.desired_kustomization.desired.stages.iter().flat_map(|stage| &stage.objects)
+    }
+}
+
+type Tree = Box<dyn FileTree + Send>;
+
+/// Builds a Kustomization with the ConfigMaps and Secrets of the cluster.
+///
+/// # Errors
+/// It cannot be built, or is applied to another cluster.
+pub(crate) async fn build(
+    cluster: &Cluster,
+    object: Object,
+    given: &ArtifactOrigin,
+    settings: Settings,
+) -> anyhow::Result<KustomizationBuild> {
+    let mut object: Kustomization = typed(object)?;
+    let spec = &object.spec;
+    ensure!(
+        spec.kube_config.is_none(),
+        "it is applied to the cluster of spec.kubeConfig, which this command does not read"
+    );
+    let timeouts = validated_spec::check(spec).map_err(outcome_error)?;
+    let inputs =
+        Inputs::read(&settings, &object, &mut references(cluster)).await.map_err(outcome_error)?;
+    let path = spec.path.clone().unwrap_or_default();
+    let (files, path, revision) = tree(cluster, given, &path).await?;
+    if let Some(path) = path {
+        object.spec.path = Some(path.as_str().to_owned());
+    }
+    let (desired_kustomization, object, settings) = on_large_stack(move || {
+        let bases = Bases::Refused(NO_BASES);
+        let keys = KeyServices::Refused(NO_SERVICES);
+        let servers = Servers { bases, keys };
+        let request = BuildRequest {
+            object: &object,
+            timeouts,
+            files: &*files,
+            revision: &revision,
+            inputs: &inputs,
+        };
+        let built = validated_spec::desired(&request, servers, &settings);
+        (built, object, settings)
+    })
+    .await?;
+    let desired_kustomization = desired_kustomization.map_err(outcome_error)?;
+    let desired_kustomization =
+        scoped(&desired_kustomization, cluster, &settings.custom_apply_stage_kinds)
+            .await?
+            .unwrap_or(desired_kustomization);
+    Ok(KustomizationBuild { desired_kustomization, object, settings })
+}
+
+/// The files, where `spec.path` is in them if not where it says, and their revision.
+async fn tree(
+    cluster: &Cluster,
+    given: &ArtifactOrigin,
+    path: &str,
+) -> anyhow::Result<(Tree, Option<RelPath>, String)> {
+    match given {
+        ArtifactOrigin::Local(folder) => {
+            let (checkout, path) = Checkout::of(folder, path)?;
+            Ok((Box::new(checkout), Some(path), String::new()))
+        }
+        ArtifactOrigin::Source(source) => {
+            let fetched = fetched(cluster, source).await?;
+            let options = ExtractOptions::default();
+            let files = extract(fetched.bytes.as_slice(), &options)
+                .with_context(|| format!("the artifact of {}", source.subject()))?;
+            Ok((Box::new(files), None, fetched.revision))
+        }
+    }
+}

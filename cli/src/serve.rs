@@ -1,0 +1,224 @@
+//! `windlass serve`: starts everything, and ends it in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::exit_code::ExitCode;
+use windlass_cluster::client::{Access, connect};
+use windlass_cluster::election::{Candidate, ElectionState};
+use windlass_cluster::events::Events;
+use windlass_cluster::events::forwarder::Forward;
+use windlass_cluster::lease::LeadershipLostError;
+use windlass_cluster::metrics::Metrics;
+use windlass_kinds::Process;
+use windlass_runtime::work_queue::WorkQueue;
+use windlass_serve::server::{self, Listener, Readiness};
+use windlass_serve::settings::Settings;
+use windlass_serve::telemetry;
+
+/// How long the API server may take to answer at the start.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long runs and downloads under way may take once the process was asked to stop.
+const STOP_LIMIT: Duration = Duration::from_secs(3);
+
+/// Runs the operator until a signal stops it.
+///
+/// # Errors
+/// What kept it from starting, in words for a person.
+pub(super) fn run(settings: Settings) -> anyhow::Result<()> {
+    telemetry::start(settings.log_level, settings.log_encoding)?;
+    allow_many_files();
+    forbid_core_dumps();
+    // Only fails when a provider was installed before, and nothing does that.
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(serve(settings));
+    // A fetch from a remote that does not answer sits on a thread of its own until its time is up.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Takes as many open files as are allowed: the usual 1024 are for programs that use `select`.
+fn allow_many_files() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most).map(|()| most));
+    match raised {
+        Ok(most) => tracing::debug!(most, "raised the limit of open files"),
+        Err(error) => tracing::info!(error = %error, "failed to raise the limit of open files"),
+    }
+}
+
+/// Decrypted Secrets and keys are in memory, and nowhere else.
+fn forbid_core_dumps() {
+    if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
+        tracing::info!(error = %error, "failed to forbid core dumps");
+    }
+}
+
+async fn serve(settings: Settings) -> anyhow::Result<()> {
+    let settings = settings.normalized();
+    tell(&settings);
+    let terms = settings.terms()?;
+    let leadership = terms.leadership();
+    let metrics = Metrics::new();
+    metrics.leader.set(i64::from(leadership.may_act()));
+    let artifacts_at = Listener::bind("artifacts and events", settings.storage_addr).await?;
+    let health_at = Listener::bind("health", settings.health_addr).await?;
+    let metrics_at = Listener::bind("metrics", settings.metrics_addr).await?;
+    let webhooks = match settings.notifies() {
+        true => Some(Listener::bind("webhooks", settings.receiver_addr).await?),
+        false => None,
+    };
+    let store = open_store(&settings, artifacts_at.address)?;
+    let stop = stop_signal()?;
+    let readiness = Readiness::default();
+    let identity = settings.identity();
+    let access = Access { kubeconfig: settings.kubeconfig.as_deref(), ..Access::default() };
+    let events = Arc::new(Events::new(&identity, metrics.clone()));
+    let work_queue = Arc::new(WorkQueue::new(metrics.clone()));
+    let artifacts = server::artifacts(store.clone(), leadership.clone())
+        .merge(server::events(events.clone(), metrics.clone()));
+    let servers = [
+        tokio::spawn(artifacts_at.serve(artifacts, stop.clone())),
+        tokio::spawn(health_at.serve(server::health(readiness.clone()), stop.clone())),
+        tokio::spawn(metrics_at.serve(server::metrics(metrics.clone()), stop.clone())),
+    ];
+    let cluster = connect(access, &identity, &leadership, &metrics).await?;
+    let version = tokio::select! {
+        version = cluster.await_answer(START_LIMIT) => version?,
+        () = stop.cancelled() => return Ok(()),
+    };
+    tracing::info!(kubernetes = version, version = env!("CARGO_PKG_VERSION"), "windlass started");
+    events.add(cluster.recorder());
+    if let Some(url) = settings.events_addr.0.clone() {
+        events.add(Forward::new(url).context("--events-addr")?);
+    }
+    let hand_over = settings.leader_election.leader_election_release_on_cancel;
+    let mut candidate = cluster.candidate(terms);
+    let tell = {
+        let metrics = metrics.clone();
+        let readiness = readiness.clone();
+        move |standing: &ElectionState| {
+            let excluded = match standing {
+                ElectionState::Excluded(by) => Some(by.clone()),
+                ElectionState::Leading | ElectionState::Standby => None,
+            };
+            metrics.leader.set(i64::from(*standing == ElectionState::Leading));
+            metrics.excluded.set(i64::from(excluded.is_some()));
+            readiness.exclude(excluded);
+        }
+    };
+    let leading = lead(candidate.as_mut(), tell);
+    let impatient = stop.clone();
+    let process =
+        Process { cluster, artifacts: store, events, work_queue, metrics, readiness, webhooks };
+    let work = async {
+        windlass_kinds::run(settings, process, stop).await;
+        for server in servers {
+            server.await.context("an HTTP server failed")?;
+        }
+        anyhow::Ok(())
+    };
+    let limit = async {
+        impatient.cancelled().await;
+        tokio::time::sleep(STOP_LIMIT).await;
+    };
+    tokio::select! {
+        worked = work => worked?,
+        // The cluster records everything that a run has begun, so the next start goes on with it.
+        () = limit => tracing::info!("shutdown timeout reached; runs in progress continue after the next start"),
+        // Nothing is brought to an end in order: another process may have begun with it.
+        lost = leading => return Err(lost.into()),
+    }
+    if let Some(candidate) = candidate {
+        candidate.release(hand_over).await;
+    }
+    tracing::info!("windlass stopped");
+    Ok(())
+}
+
+/// Keeps a candidate leading; without one there is nothing to lose.
+async fn lead(
+    candidate: Option<&mut Candidate>,
+    tell: impl FnMut(&ElectionState) + Send,
+) -> LeadershipLostError {
+    match candidate {
+        Some(candidate) => candidate.lead(tell).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Says which flags decide who may do what, and which change nothing.
+fn tell(settings: &Settings) {
+    tracing::info!(
+        no_cross_namespace_refs = settings.no_cross_namespace_refs,
+        default_service_account = settings.default_service_account,
+        default_kubeconfig_service_account = settings.default_kubeconfig_service_account,
+        insecure_kubeconfig_exec = settings.insecure_kubeconfig_exec,
+        insecure_kubeconfig_tls = settings.insecure_kubeconfig_tls,
+        allow_source_cidrs = ?settings.allow_source_cidrs,
+        no_remote_bases = settings.no_remote_bases,
+        no_empty_builds = settings.no_empty_builds,
+        insecure_remote_bases = settings.insecure_remote_bases,
+        watch_label_selector = settings.watch_label_selector.text(),
+        "flags of tenancy and sharding"
+    );
+    for (flag, why) in settings.without_meaning() {
+        tracing::info!(flag, why, "this flag of Flux has no effect in windlass");
+    }
+}
+
+fn open_store(
+    settings: &Settings,
+    bound: std::net::SocketAddr,
+) -> anyhow::Result<Arc<sources::store::Store>> {
+    let advertised = settings.storage_adv_addr.clone().unwrap_or_else(|| {
+        // Parity(flux): without an address to advertise it is this host, by the name that its Pod has.
+        let host = if bound.ip().is_unspecified() {
+            std::env::var("HOSTNAME").unwrap_or_else(|_| "localhost".to_owned())
+        } else {
+            bound.ip().to_string()
+        };
+        format!("{host}:{}", bound.port())
+    });
+    let options = sources::store::Options {
+        advertised,
+        ttl: settings.artifact_retention_ttl,
+        records: settings.artifact_retention_records,
+        size_limit: Some(settings.storage_size_limit).filter(|limit| *limit > 0),
+        ..sources::store::Options::default()
+    };
+    std::fs::create_dir_all(&settings.storage_path)
+        .with_context(|| format!("--storage-path {}", settings.storage_path.display()))?;
+    let store = sources::store::Store::open(&settings.storage_path, options)
+        .with_context(|| format!("--storage-path {}", settings.storage_path.display()))?;
+    Ok(Arc::new(store))
+}
+
+/// A token that SIGTERM and SIGINT cancel. A second signal ends the process at once.
+fn stop_signal() -> anyhow::Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    let stop_token = stop.clone();
+    tokio::spawn(async move {
+        let mut asked = false;
+        loop {
+            tokio::select! { _ = term.recv() => {} _ = int.recv() => {} }
+            if asked {
+                #[expect(clippy::exit, reason = "asked twice: somebody is in a hurry")]
+                std::process::exit(ExitCode::Interrupted.number().into());
+            }
+            asked = true;
+            tracing::info!("shutting down; waiting for runs in progress");
+            stop_token.cancel();
+        }
+    });
+    Ok(stop)
+}

@@ -1,0 +1,169 @@
+//! `windlass stats`: how many objects of each kind are ready, failing and suspended, and what sources store.
+
+use clap::Args as ClapArgs;
+use serde::Serialize;
+
+use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
+use super::kind;
+use super::operators;
+use super::output::{ReportFormat, report};
+use super::row::{Row, is_silent, unsaid};
+use super::scope::{NamespaceScope, say_left_out};
+use super::table::{Cell, Colour, Screen, Table};
+
+/// The flags of `windlass stats`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    #[command(flatten)]
+    scope: NamespaceScope,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
+    output: ReportFormat,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass stats -A
+  windlass stats -A -o json
+
+Exit status: 0, also if something is not ready; 2 if something could not be read; 3 if the cluster cannot be reached.";
+
+/// Of one kind.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Count {
+    kind: String,
+    total: usize,
+    ready: usize,
+    failing: usize,
+    progressing: usize,
+    suspended: usize,
+    /// Bytes of artifacts.
+    stored: u64,
+}
+
+/// What was counted, and what is not in the counts.
+#[derive(Debug, Default)]
+struct Numbers {
+    counts: Vec<Count>,
+    /// Objects that do not say whether they are ready.
+    silent: usize,
+    /// What this user may not list.
+    left_out: Vec<String>,
+    /// Why it is doubtful that an operator acts.
+    doubt: Option<String>,
+}
+
+/// Prints numbers.
+///
+/// # Errors
+/// Something cannot be read.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let numbers = args.scope.place.run(async |site| {
+        let site = site.everywhere(args.scope.all_namespaces);
+        let mut numbers = Numbers::default();
+        for target in kind::targets(&site.cluster, &["all".to_owned()]).await? {
+            let mut count =
+                Count { kind: kind::qualified(&target.resource.gvk), ..Count::default() };
+            let now = jiff::Timestamp::now();
+            let refused = site.list(&target, &args.scope.labels, |objects| {
+                for object in objects {
+                    let row = Row::of(&object, now);
+                    count.total += 1;
+                    count.suspended += usize::from(row.is_suspended());
+                    numbers.silent += usize::from(is_silent(&object) && !row.is_suspended());
+                    match row.ready.as_str() {
+                        "True" => count.ready += 1,
+                        "False" => count.failing += 1,
+                        "Unknown" => count.progressing += 1,
+                        _ => {}
+                    }
+                    let size = object.get("status").and_then(|it| it["artifact"]["size"].as_u64());
+                    count.stored = count.stored.saturating_add(size.unwrap_or_default());
+                }
+                Ok(())
+            });
+            let refused = refused.await?;
+            // How many there are of a kind that may not be listed is not known.
+            if refused.is_empty() || count.total > 0 {
+                numbers.counts.push(count);
+            }
+            numbers.left_out.extend(refused);
+        }
+        numbers.doubt = operators::remark(&site.cluster, jiff::Timestamp::now()).await;
+        anyhow::Ok(numbers)
+    })?;
+    let Numbers { counts, silent, left_out, doubt } = numbers;
+    if report(&counts, args.output)?.is_none() {
+        print(&table(&counts, Screen::of_stdout()))?;
+        if counts.iter().all(|it| it.total == 0) && left_out.is_empty() {
+            say(Mark::Action, &args.scope.nothing());
+        }
+    }
+    for text in unsaid(silent).iter().chain(&doubt) {
+        say(Mark::Warning, text);
+    }
+    say_left_out(&left_out);
+    Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
+}
+
+fn table(counts: &[Count], on: Screen) -> String {
+    let titles = ["KIND", "TOTAL", "READY", "FAILING", "PROGRESSING", "SUSPENDED", "STORED"];
+    Table::new(&titles, on).page(&counts.iter().map(row).collect::<Vec<_>>())
+}
+
+fn row(count: &Count) -> Vec<Cell> {
+    let number = |number: usize| Cell::new(&number.to_string());
+    let some = |number: usize, colour| {
+        Cell::coloured(&number.to_string(), Some(colour).filter(|_| number > 0))
+    };
+    vec![
+        Cell::new(&count.kind),
+        number(count.total),
+        number(count.ready),
+        some(count.failing, Colour::Bad),
+        some(count.progressing, Colour::Busy),
+        some(count.suspended, Colour::Busy),
+        Cell::new(&bytes(count.stored)),
+    ]
+}
+
+/// A size in the largest unit that it has one of.
+fn bytes(size: u64) -> String {
+    match size {
+        0 => String::new(),
+        size if size >= 1 << 30 => format!("{:.1} GiB", size as f64 / f64::from(1 << 30)),
+        size if size >= 1 << 20 => format!("{:.1} MiB", size as f64 / f64::from(1 << 20)),
+        size if size >= 1 << 10 => format!("{:.1} KiB", size as f64 / f64::from(1 << 10)),
+        size => format!("{size} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect_file;
+
+    use super::*;
+    use crate::table::at_both_widths;
+
+    #[test]
+    fn the_table_fits_terminals_of_both_widths() {
+        let count = |kind: &str, failing, stored| Count {
+            kind: kind.to_owned(),
+            total: 12,
+            ready: 12 - failing,
+            failing,
+            stored,
+            ..Count::default()
+        };
+        let counts =
+            [count("GitRepository", 0, 5 << 20), count("Helmfile.apps.mumoshu.github.io", 3, 0)];
+        expect_file!["goldens/stats.txt"].assert_eq(&at_both_widths(|on| table(&counts, on)));
+    }
+
+    #[test]
+    fn sizes_are_in_the_largest_unit() {
+        let sizes = [0, 12, 2048, 3 << 20, 5 << 30].map(bytes);
+        assert_eq!(sizes, ["", "12 B", "2.0 KiB", "3.0 MiB", "5.0 GiB"]);
+    }
+}

@@ -1,0 +1,180 @@
+//! A chart linted as `helm lint` does it, with arguments and values that are in no file.
+//!
+//! Elsewhere: the rules (`helm::lint`), which charts these are (`helmfile`).
+
+use std::path::Path;
+
+use clap::{Args as _, Command, FromArgMatches as _};
+use golang::meter::Stop;
+use helm::Env;
+use helm::capabilities::KubeVersion;
+use helm::chart::{File, load};
+use helm::lint::{LintSubject, Severity};
+use helm::render::REQUIRED_STACK_BYTES;
+
+use super::{Flags, files, values};
+
+/// A chart to be linted.
+#[derive(Debug)]
+pub(crate) struct Chart<'c> {
+    /// What it is called in the output.
+    pub(crate) shown: &'c str,
+    /// Its directory or archive.
+    pub(crate) path: &'c str,
+    /// Its files, if they are not those of the directory.
+    pub(crate) files: Option<&'c [File]>,
+}
+
+/// What Helm prints of a chart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LintReport {
+    /// Standard output.
+    pub(crate) text: String,
+    /// Whether there is an error, or with `--strict` a warning.
+    pub(crate) is_failed: bool,
+}
+
+/// Lints a chart with flags of `helm lint` and strings of values, later ones above earlier ones.
+///
+/// # Errors
+/// A flag or a value that cannot be used, or a directory that cannot be read.
+pub(crate) fn lint_chart(
+    chart: &Chart<'_>,
+    args: &[String],
+    strings: &[Vec<u8>],
+    stop: &Stop,
+) -> Result<LintReport, String> {
+    let has = |name: &str| args.iter().any(|arg| arg == name);
+    if has("--with-subcharts") {
+        return Err(
+            "`--with-subcharts` is not supported: lint these charts by themselves".to_owned()
+        );
+    }
+    let own = ["--strict", "--quiet"];
+    let others = args.iter().filter(|arg| !own.contains(&arg.as_str()));
+    let command = Flags::augment_args(Command::new("lint").no_binary_name(true));
+    let flags = command.try_get_matches_from(others).and_then(|it| Flags::from_arg_matches(&it));
+    let flags =
+        flags.map_err(|error| super::explain_usage(&error).unwrap_or_else(|| error.to_string()))?;
+    let kube_version = match flags.kube_version.as_deref() {
+        None | Some("") => None,
+        Some(text) => Some(
+            KubeVersion::parse(text)
+                .map_err(|error| format!("invalid kube version '{text}': {error}"))?,
+        ),
+    };
+    let env = Env { stop: stop.clone(), names: None, ..super::env(&flags, kube_version) };
+    let subject = LintSubject {
+        place: chart.path,
+        files: match chart.files {
+            Some(files) => files.to_vec(),
+            None => read(Path::new(chart.path))?,
+        },
+        values: &values::merged(&flags, strings)?,
+        namespace: &files::namespace(&flags),
+        skip_schema: flags.skip_schema_validation,
+    };
+    let least = if has("--strict") { Severity::Warning } else { Severity::Error };
+    on_large_stack(|| linted(chart.shown, &subject, &env, least, has("--quiet")))
+}
+
+/// Runs something on a thread with the stack that templates take.
+fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
+    std::thread::scope(|scope| {
+        let thread =
+            std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn_scoped(scope, work);
+        let thread = thread.map_err(|error| error.to_string())?;
+        thread.join().map_err(|_| "linting panicked".to_owned())
+    })
+}
+
+/// The files of a directory or an archive.
+fn read(path: &Path) -> Result<Vec<File>, String> {
+    if path.is_dir() {
+        return files::all(path);
+    }
+    let bytes = std::fs::read(path).map_err(|error| {
+        format!(
+            "unable to open tarball: {}",
+            files::go_error("open", &path.to_string_lossy(), &error)
+        )
+    })?;
+    load::archive_entries(&bytes).map_err(|error| format!("unable to extract tarball: {error}"))
+}
+
+fn linted(
+    shown: &str,
+    subject: &LintSubject<'_>,
+    env: &Env,
+    least: Severity,
+    is_quiet: bool,
+) -> LintReport {
+    let mut text = format!("==> Linting {shown}\n");
+    let (is_failed, is_clean) = match helm::lint::lint(subject, env, &mut Vec::new()) {
+        Ok(messages) => {
+            for message in &messages {
+                if !is_quiet || message.severity > Severity::Info {
+                    text.push_str(&format!("{message}\n"));
+                }
+            }
+            let worst = messages.iter().map(|message| message.severity).max();
+            (worst >= Some(least), worst <= Some(Severity::Info))
+        }
+        Err(error) => {
+            text.push_str(&format!("Error {error}\n"));
+            (true, false)
+        }
+    };
+    if is_quiet && is_clean {
+        return LintReport { text: String::new(), is_failed };
+    }
+    text.push('\n');
+    if !is_failed {
+        text.push_str("1 chart(s) linted, 0 chart(s) failed\n");
+    }
+    LintReport { text, is_failed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const METADATA: &str =
+        "apiVersion: v2\nname: app\nversion: 1.0.0\nicon: https://example.com/a.png\n";
+
+    fn lint(template: &str, args: &[&str]) -> Result<LintReport, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path();
+        std::fs::create_dir(top.join("templates")).unwrap();
+        std::fs::write(top.join("Chart.yaml"), METADATA).unwrap();
+        std::fs::write(top.join("values.yaml"), "").unwrap();
+        std::fs::write(top.join("templates/a.yaml"), template).unwrap();
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let chart = Chart { shown: "./app", path: top.to_str().unwrap(), files: None };
+        lint_chart(&chart, &args, &[b"name: given".to_vec()], &Stop::default())
+    }
+
+    #[test]
+    fn a_chart_is_linted_with_its_values() {
+        const OBJECT: &str = "kind: A\nmetadata: {name: '{{ .Values.name }}'}\n";
+        let whole = "==> Linting ./app\n\n1 chart(s) linted, 0 chart(s) failed\n";
+        let linted = lint(OBJECT, &[]).unwrap();
+        assert_eq!((linted.text.as_str(), linted.is_failed), (whole, false));
+        assert_eq!(lint(OBJECT, &["--quiet"]).unwrap().text, "");
+        let linted = lint(OBJECT, &["--set", "name=Not_a_name"]).unwrap();
+        assert!(linted.text.contains("[WARNING] templates/a.yaml: object name"), "{}", linted.text);
+        assert!(!linted.is_failed);
+        let linted = lint(OBJECT, &["--set", "name=Not_a_name", "--strict"]).unwrap();
+        assert!(linted.is_failed && !linted.text.contains("1 chart"), "{}", linted.text);
+    }
+
+    #[test]
+    fn what_cannot_be_linted_is_an_error() {
+        assert!(lint("{{ nope }}", &[]).unwrap().is_failed);
+        assert!(lint("", &["--with-subcharts"]).unwrap_err().contains("--with-subcharts"));
+        assert!(lint("", &["--no-such-flag"]).is_err());
+        let chart = Chart { shown: "x", path: "/no/such/chart.tgz", files: None };
+        let error = lint_chart(&chart, &[], &[], &Stop::default()).unwrap_err();
+        assert!(error.contains("unable to open tarball"), "{error}");
+    }
+}

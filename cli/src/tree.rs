@@ -1,0 +1,383 @@
+//! `windlass tree`: what an object applied, down to Pods, each with its health.
+
+use apply::health;
+use cause::object_references;
+use clap::Args as ClapArgs;
+use futures::stream::{self, StreamExt as _};
+use objects::{Gvk, Object, ObjectId};
+use serde::Serialize;
+
+use super::complete;
+use super::connection::print;
+use super::exit_code::ExitCode;
+use super::fact_source::{self, AT_ONCE};
+use super::kind::{self, ResourceArgument};
+use super::operators;
+use super::output::{ReportFormat, report};
+use super::row::Row;
+use super::scope::{ClusterScope, Site};
+use super::table::{Colour, Screen, clean, cut};
+use windlass_cluster::ClusterError;
+
+/// The flags of `windlass tree`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    /// A source, Kustomization, HelmRelease or Helmfile
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
+    what: Vec<String>,
+    #[command(flatten)]
+    place: ClusterScope,
+    /// Only objects of windlass and Flux
+    #[arg(long)]
+    compact: bool,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
+    output: ReportFormat,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass tree ks/app -n apps                  a Kustomization, its source, what it applied
+  windlass tree gitrepo/app -n apps             a source and everything that uses it
+  windlass tree hr/web -n apps                  a HelmRelease, its HelmChart, what it released
+  windlass tree hr/web -o json
+
+Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";
+
+/// How many objects a tree has at most.
+const MAX_TREE_OBJECTS: usize = 5000;
+
+/// How deep it goes.
+const MAX_TREE_DEPTH: usize = 16;
+
+/// An object and what is below it.
+#[derive(Debug, Serialize)]
+struct Branch {
+    object: String,
+    health: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    revision: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    below: Vec<Self>,
+}
+
+/// Prints a tree.
+///
+/// # Errors
+/// The object cannot be read.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let branch = args.place.run(async |site| {
+        let target = kind::one(&site.cluster, &args.what).await?;
+        let object = kind::read(&site, &target).await?;
+        let mut grower = Grower {
+            site: &site,
+            is_compact: args.compact,
+            left: MAX_TREE_OBJECTS,
+            way: Vec::new(),
+        };
+        let sources = object_references::sources(&object);
+        let made = object_references::made_chart(&object);
+        let mut top = Box::pin(grower.grow(object)).await?;
+        if let Some(id) = sources.into_iter().next() {
+            let source = fact_source::read(&site.cluster, &id).await;
+            top = with_source(top, describe(&id, source), made == Some(id));
+        }
+        operators::say_doubt(&site.cluster).await;
+        anyhow::Ok(top)
+    })?;
+    if report(&branch, args.output)?.is_none() {
+        let mut out = String::new();
+        draw(&branch, "", "", Screen::of_stdout(), &mut out);
+        print(&out)?;
+    }
+    Ok(ExitCode::Success)
+}
+
+/// A tree with the source of its first object: above it, or below it if the source is made for it, as the HelmChart of a
+/// HelmRelease is.
+fn with_source(mut tree: Branch, source: Branch, is_made: bool) -> Branch {
+    if is_made {
+        tree.below.insert(0, source);
+        return tree;
+    }
+    Branch { below: vec![tree], ..source }
+}
+
+/// Reads what is below an object.
+struct Grower<'s> {
+    site: &'s Site,
+    is_compact: bool,
+    left: usize,
+    way: Vec<ObjectId>,
+}
+
+type Read = Result<Option<Object>, String>;
+
+impl Grower<'_> {
+    async fn grow(&mut self, object: Object) -> anyhow::Result<Branch> {
+        let id = object.id();
+        self.way.push(id.clone());
+        let mut below = Vec::new();
+        if object_references::is_reconciled(&id) {
+            let mut ids = object_references::applied(&object);
+            if object_references::is_elsewhere(&object) {
+                below.extend(self.elsewhere(std::mem::take(&mut ids)));
+            }
+            below.extend(self.elsewhere(object_references::in_contexts(&object)));
+            let (users, unreadable) = self.users(&id).await?;
+            below.extend(unreadable);
+            ids.extend(users);
+            ids.retain(|id| {
+                !self.way.contains(id) && (!self.is_compact || object_references::is_reconciled(id))
+            });
+            let more = ids.len().saturating_sub(self.left);
+            ids.truncate(self.left);
+            self.left -= ids.len();
+            let cluster = &self.site.cluster;
+            let reads = ids.into_iter().map(|id| async move {
+                let read = fact_source::read(cluster, &id).await;
+                (id, read)
+            });
+            let found: Vec<(ObjectId, Read)> =
+                stream::iter(reads).buffered(AT_ONCE).collect().await;
+            for (id, read) in found {
+                let goes_on = self.way.len() < MAX_TREE_DEPTH;
+                below.push(match read {
+                    Ok(Some(object)) if goes_on => Box::pin(self.grow(object)).await?,
+                    read => describe(&id, read),
+                });
+            }
+            if more > 0 {
+                below.push(unread(more));
+            }
+        } else if let Some(selector) = cause::pod::selector(&object).filter(|_| !self.is_compact) {
+            below = self.pods(&id, &selector).await?;
+        }
+        self.way.pop();
+        Ok(Branch { below, ..describe(&id, Ok(Some(object))) })
+    }
+
+    /// What was applied in the clusters of `spec.kubeConfig` and `spec.kubeContexts`, of which no object is read.
+    fn elsewhere(&mut self, mut ids: Vec<ObjectId>) -> Vec<Branch> {
+        ids.retain(|id| !self.is_compact || object_references::is_reconciled(id));
+        ids.truncate(self.left);
+        self.left -= ids.len();
+        let why = "is in another cluster (spec.kubeConfig or spec.kubeContexts), which is not read";
+        ids.iter().map(|id| describe(id, Err(why.to_owned()))).collect()
+    }
+
+    /// What uses a source, and what could not be listed.
+    async fn users(&self, id: &ObjectId) -> anyhow::Result<(Vec<ObjectId>, Vec<Branch>)> {
+        let mut found = Vec::new();
+        let mut unreadable = Vec::new();
+        let is_source =
+            crds::names().any(|it| it.category == "fluxcd-sources" && it.kind == id.kind);
+        // A tree that began at what uses a source does not lead back through it.
+        if !is_source || self.way.len() > 1 {
+            return Ok((found, unreadable));
+        }
+        for names in crds::names().filter(|it| !it.is_record() && !it.is_gate()) {
+            let gvk = Gvk {
+                group: names.group.to_owned(),
+                version: names.version.to_owned(),
+                kind: names.kind.to_owned(),
+            };
+            let resource = match self.site.cluster.resource(&gvk).await {
+                Ok(resource) => resource,
+                // One whose CRD is not installed has no objects.
+                Err(ClusterError::NoSuchKind { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let mut keep = |objects: Vec<Object>| {
+                let users = objects.iter().filter(|it| object_references::sources(it).contains(id));
+                found.extend(users.map(Object::id));
+                Ok(())
+            };
+            // Others may refer to a source across namespaces.
+            let mut target =
+                ResourceArgument { resource, namespace: Some(String::new()), name: None };
+            let left_out = self.site.list(&target, "", &mut keep).await?;
+            if !left_out.is_empty() {
+                target.namespace = Some(id.namespace.clone());
+                self.site.list(&target, "", &mut keep).await?;
+            }
+            unreadable.extend(left_out.into_iter().map(|why| left_out_of(&target, why)));
+        }
+        found.sort();
+        found.dedup();
+        Ok((found, unreadable))
+    }
+
+    async fn pods(&mut self, id: &ObjectId, selector: &str) -> anyhow::Result<Vec<Branch>> {
+        let resource = self.site.cluster.resource(&Gvk::new("v1", "Pod")).await?;
+        let target =
+            ResourceArgument { resource, namespace: Some(id.namespace.clone()), name: None };
+        let mut pods = Vec::new();
+        let left_out = self.site.list(&target, selector, |found| {
+            pods.extend(found.into_iter().take(self.left - pods.len()));
+            Ok(())
+        });
+        let left_out = left_out.await?;
+        self.left -= pods.len();
+        let branches = pods.into_iter().map(|pod| describe(&pod.id(), Ok(Some(pod))));
+        let left_out = left_out.into_iter().map(|why| left_out_of(&target, why));
+        Ok(branches.chain(left_out).collect())
+    }
+}
+
+/// What stands for objects beyond the bound.
+fn unread(more: usize) -> Branch {
+    Branch {
+        object: format!("{more} more objects"),
+        health: "Unknown".to_owned(),
+        revision: String::new(),
+        message: format!("a tree has {MAX_TREE_OBJECTS} objects at most, and these were not read"),
+        below: Vec::new(),
+    }
+}
+
+fn left_out_of(target: &ResourceArgument, message: String) -> Branch {
+    Branch {
+        object: target.resource.plural.clone(),
+        health: "Unknown".to_owned(),
+        revision: String::new(),
+        message,
+        below: Vec::new(),
+    }
+}
+
+/// An object without what is below it.
+fn describe(id: &ObjectId, read: Read) -> Branch {
+    let now = jiff::Timestamp::now();
+    let (health, message, revision) = match &read {
+        Err(error) => ("Unknown".to_owned(), error.clone(), String::new()),
+        Ok(None) => ("NotFound".to_owned(), "does not exist".to_owned(), String::new()),
+        Ok(Some(object)) if object_references::is_reconciled(id) => {
+            let row = Row::of(object, now);
+            let health = match row.ready.as_str() {
+                _ if row.is_suspended() => "Suspended",
+                "True" => "Ready",
+                "False" => "NotReady",
+                _ => "Unknown",
+            };
+            let is_fine = row.ready == "True" && !row.is_suspended();
+            let message = if is_fine { String::new() } else { row.message };
+            (health.to_owned(), message, row.revision)
+        }
+        Ok(Some(object)) => match health::compute(object, now) {
+            Ok(report) if report.is_current() => {
+                ("Current".to_owned(), String::new(), String::new())
+            }
+            Ok(report) => {
+                let trouble = cause::pod::trouble(object).map(|it| it.within_pod());
+                (
+                    report.status.to_string(),
+                    trouble.unwrap_or_else(|| report.words().to_owned()),
+                    String::new(),
+                )
+            }
+            Err(error) => ("Unknown".to_owned(), error.to_string(), String::new()),
+        },
+    };
+    Branch { object: id.subject(), health, revision, message, below: Vec::new() }
+}
+
+fn draw(branch: &Branch, first: &str, rest: &str, on: Screen, out: &mut String) {
+    let colour = match branch.health.as_str() {
+        "Ready" | "Current" => Colour::Good,
+        "NotReady" | "Failed" | "NotFound" => Colour::Bad,
+        _ => Colour::Busy,
+    };
+    let mut line = format!("{first}{}", clean(&branch.object));
+    let mut more = format!(" {}", branch.health);
+    for text in [&branch.revision, &branch.message].into_iter().filter(|it| !it.is_empty()) {
+        more = format!("{more} {}", clean(text));
+    }
+    let left = on.width.unwrap_or(usize::MAX).saturating_sub(line.chars().count());
+    line.push_str(&on.paint(&cut(&more, left), Some(colour)));
+    out.push_str(&line);
+    out.push('\n');
+    for (at, below) in branch.below.iter().enumerate() {
+        let is_last = at + 1 == branch.below.len();
+        let (first, more) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        draw(below, &format!("{rest}{first}"), &format!("{rest}{more}"), on, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn branch(object: &str, health: &str, message: &str, below: Vec<Branch>) -> Branch {
+        let text = str::to_owned;
+        Branch {
+            object: text(object),
+            health: text(health),
+            revision: String::new(),
+            message: text(message),
+            below,
+        }
+    }
+
+    #[test]
+    fn lines_fit_terminals_of_both_widths() {
+        let pod = branch(
+            "Pod/apps/web-7d9c5b8f6d-x2x7q",
+            "InProgress",
+            "container 'app' of Pod web-7d9c5b8f6d-x2x7q CrashLoopBackOff (exit code 1): back-off \u{1b}[2J",
+            vec![],
+        );
+        let web = branch("Deployment/apps/web", "InProgress", "Available: 0/1", vec![pod]);
+        let map = branch("ConfigMap/apps/settings", "Current", "", vec![]);
+        let mut shop =
+            branch("Kustomization/apps/shop", "NotReady", "HealthCheckFailed", vec![web, map]);
+        shop.revision = "main@sha1:01234567".to_owned();
+        let top = branch("GitRepository/apps/shop", "Ready", "", vec![shop]);
+        let text = crate::table::at_both_widths(|on| {
+            let mut out = String::new();
+            draw(&top, "", "", on, &mut out);
+            out
+        });
+        expect_test::expect_file!["goldens/tree.txt"].assert_eq(&text);
+    }
+
+    #[test]
+    fn a_source_stands_above_what_uses_it_and_a_chart_below_the_release_that_it_is_made_for() {
+        let lines = |tree: &Branch| {
+            let mut out = String::new();
+            draw(tree, "", "", Screen { width: None, is_coloured: false }, &mut out);
+            out
+        };
+        let web = || branch("Deployment/apps/web", "Current", "", vec![]);
+        let release = branch("HelmRelease/apps/web", "Ready", "", vec![web()]);
+        let chart = branch("HelmChart/apps/apps-web", "Ready", "", vec![]);
+        assert_eq!(
+            lines(&with_source(release, chart, true)),
+            "HelmRelease/apps/web Ready\n├─ HelmChart/apps/apps-web Ready\n└─ Deployment/apps/web Current\n"
+        );
+        let app = branch("Kustomization/apps/app", "Ready", "", vec![web()]);
+        let source = branch("GitRepository/apps/app", "Ready", "", vec![]);
+        assert_eq!(
+            lines(&with_source(app, source, false)),
+            "GitRepository/apps/app Ready\n└─ Kustomization/apps/app Ready\n   └─ Deployment/apps/web Current\n"
+        );
+    }
+
+    #[test]
+    fn every_object_has_a_line_with_its_health() {
+        let pod = branch("Pod/apps/web-1", "Failed", "container 'app' CrashLoopBackOff", vec![]);
+        let web = branch("Deployment/apps/web", "InProgress", "Available: 0/1", vec![pod]);
+        let map = branch("ConfigMap/apps/a", "Current", "", vec![]);
+        let top = branch("Kustomization/apps/app", "NotReady", "", vec![web, map]);
+        let mut out = String::new();
+        draw(&top, "", "", Screen { width: Some(52), is_coloured: false }, &mut out);
+        let expected = "\
+Kustomization/apps/app NotReady
+├─ Deployment/apps/web InProgress Available: 0/1
+│  └─ Pod/apps/web-1 Failed container 'app' CrashLo…
+└─ ConfigMap/apps/a Current
+";
+        assert_eq!(out, expected);
+    }
+}

@@ -1,0 +1,428 @@
+//! `windlass why`: why an object is not ready, on one screen.
+//!
+//! Here: the screen. Below: everything that is not ready (`why/all.rs`). Elsewhere: the walk to the cause (engine
+//! `cause`), fetching its facts (`fact_source.rs`).
+
+mod all;
+
+use anyhow::bail;
+use cause::{Advice, State, Why};
+use clap::Args as ClapArgs;
+use objects::ObjectId;
+use reconcile::Time;
+use serde::Serialize;
+
+use super::complete;
+use super::connection::{Mark, print, say};
+use super::exit_code::ExitCode;
+use super::fact_source::Facts;
+use super::kind::{self, ResourceArgument};
+use super::operators;
+use super::output::{ReportFormat, report};
+use super::scope::{NamespaceScope, Site};
+use super::table::{Colour, Screen, age, clean, cut, cut_within};
+
+/// The flags of `windlass why`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    /// The objects, as KIND/NAME or KIND NAME; without a name everything of the kind, or of all kinds, that is not ready
+    #[arg(value_name = "KIND[/NAME]", add = complete::objects())]
+    what: Vec<String>,
+    #[command(flatten)]
+    scope: NamespaceScope,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
+    output: ReportFormat,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass why -A                               everything that is not ready, grouped by its cause
+  windlass why ks/app -n apps                   why a Kustomization is not ready
+  windlass why hr web -n apps -o json           the same of a HelmRelease, for machines
+  windlass why deployment/web -n apps           also of what was applied
+  windlass why ks/app ks/infra -n apps          of several objects; as JSON they are a list
+
+Of one object, the first line names the cause. It is looked for in this order: suspension and window, source, dependencies, what the
+object itself reports, then the objects that it applied, down through those that apply others, to Pod, container and its last lines.
+What fails besides is named, too: containers that crash while the source is down, or why a suspended object failed.
+
+Without a name, all objects are examined that do not report to be ready, and what all of them applied: whether it exists, and
+whether workloads and other objects with a status are healthy. What was not examined, for missing rights or in other clusters, is
+named.
+
+Exit status: 0 if the objects are ready, or nothing reports that they are not; 1 if one is not ready, a cause was found, or no
+operator is active where no object was named; 2 if something could not be read; 3 if the cluster cannot be reached.";
+
+/// Explains some objects, or everything that is not ready.
+///
+/// # Errors
+/// There is no such kind, the only object does not exist, or the API server did not respond.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    args.scope.place.run(async |site| {
+        if let Some(targets) = all::targets(&site, &args.what).await? {
+            return all::run(site, args, &targets).await;
+        }
+        let targets = kind::targets(&site.cluster, &args.what).await?;
+        args.scope.check(&targets)?;
+        match targets.as_slice() {
+            [target] => one(&site, args, target).await,
+            several => each(&site, args, several).await,
+        }
+    })
+}
+
+async fn one(site: &Site, args: &Args, target: &ResourceArgument) -> anyhow::Result<ExitCode> {
+    let why = explain(site, target).await?;
+    if report(&WhyReport::of(&why), args.output)?.is_none() {
+        print(&screen(&why, Screen::of_stdout(), jiff::Timestamp::now()))?;
+    }
+    Ok(exit_code(std::slice::from_ref(&why), false))
+}
+
+/// Explains several objects; those that do not exist are named, and the others are explained all the same.
+async fn each(site: &Site, args: &Args, targets: &[ResourceArgument]) -> anyhow::Result<ExitCode> {
+    let mut whys = Vec::new();
+    let mut absent = 0;
+    for target in targets {
+        match explain(site, target).await {
+            Ok(why) => whys.push(why),
+            Err(error) => {
+                absent += 1;
+                say(Mark::Failure, &clean(&format!("{error:#}")));
+            }
+        }
+    }
+    let reports: Vec<WhyReport<'_>> = whys.iter().map(WhyReport::of).collect();
+    if report(&reports, args.output)?.is_none() {
+        for why in &whys {
+            print(&screen(why, Screen::of_stdout(), jiff::Timestamp::now()))?;
+        }
+    }
+    Ok(exit_code(&whys, absent > 0))
+}
+
+/// Whether something was found, or could not be read.
+fn exit_code(whys: &[Why], is_unread: bool) -> ExitCode {
+    let is_hidden = |why: &Why| why.state == State::Hidden;
+    match () {
+        () if whys.iter().any(|why| !is_hidden(why) && why.is_finding()) => ExitCode::ProblemsFound,
+        () if is_unread || whys.iter().any(is_hidden) => ExitCode::Failed,
+        () => ExitCode::Success,
+    }
+}
+
+/// The same with the line that people read first.
+#[derive(Serialize)]
+struct WhyReport<'w> {
+    summary: String,
+    #[serde(flatten)]
+    why: &'w Why,
+}
+
+impl<'w> WhyReport<'w> {
+    fn of(why: &'w Why) -> Self {
+        Self { summary: why.line(), why }
+    }
+}
+
+async fn explain(site: &Site, target: &ResourceArgument) -> anyhow::Result<Why> {
+    let namespace = site.namespace_of(target);
+    let name = target.name.clone().unwrap_or_default();
+    let Some(object) = site.cluster.get(&target.resource, namespace, &name).await? else {
+        let text = kind::absent(site, target).await.to_string();
+        let is_known = !text.ends_with("does not exist");
+        bail!("{text}{}", if is_known { "" } else { UNAPPLIED });
+    };
+    let mut facts = Facts::new(&site.cluster);
+    let id = object.id();
+    facts.knows(&target.resource, object);
+    let mut why = facts.explain(&id).await?;
+    if cause::object_references::is_reconciled(&id) {
+        let remark = operators::remark(&site.cluster, jiff::Timestamp::now());
+        why.remarks.extend(remark.await);
+    }
+    Ok(why)
+}
+
+/// What is said of an object that is not there and has no like.
+const UNAPPLIED: &str = "; if it is in a repository or a chart, what should have applied it may not be ready: \
+    `windlass get appliers -A` shows that";
+
+/// How wide the left column is.
+const LEFT_COLUMN_CHARACTERS: usize = 9;
+
+/// The screen.
+pub(super) fn screen(why: &Why, on: Screen, now: Time) -> String {
+    let (glyph, colour) = match why.state {
+        // What may not be read, or is old, may be otherwise.
+        State::Ready if why.cause.is_none() && !why.remarks.is_empty() => ("⚠", Colour::Busy),
+        State::Ready if why.cause.is_none() => ("✔", Colour::Good),
+        State::Suspended if why.second.is_some() => ("✗", Colour::Bad),
+        State::Ready | State::Progressing | State::Suspended => ("◎", Colour::Busy),
+        State::Stale | State::Degraded => ("⚠", Colour::Busy),
+        State::NotReady | State::Missing | State::Hidden => ("✗", Colour::Bad),
+    };
+    let mut out =
+        format!("{} {}\n", on.paint(glyph, Some(colour)), on.wrapped(&clean(&why.line()), 2));
+    let mut block = |title: &str, text: &str| out.push_str(&titled(title, text, on));
+    // A way of one step is the first line again.
+    if why.path.len() > 1 {
+        for (at, step) in why.path.iter().enumerate() {
+            let title = if at == 0 { "because" } else { "" };
+            let since = step.since.map(|since| format!(" ({})", age(Some(since), now)));
+            let text =
+                format!("{}{}: {}", step.object.subject(), since.unwrap_or_default(), step.text);
+            block(title, &cut_within(&clean(&text), 400));
+        }
+    }
+    if let Some(cause) = &why.cause {
+        if let Some(since) = cause.since {
+            block("since", &format!("{} ago ({since:.0})", age(Some(since), now)));
+        }
+        for (at, line) in cause.lines.iter().enumerate() {
+            block(if at == 0 { "printed" } else { "" }, &cut(&clean(line), 300));
+        }
+        if let Some(event) = cause.event.as_ref().filter(|event| !event.contains(&cause.text)) {
+            block("event", event);
+        }
+    }
+    if let Some(next) = &why.next {
+        block("next", next);
+    }
+    if let Some(advice) = why.advice.as_ref().filter(|_| why.is_finding()) {
+        out.push_str(&fix(advice, on));
+    }
+    if let Some(second) = &why.second {
+        out.push_str(&titled("besides", &second.cause.line(&why.object), on));
+        for (at, printed) in second.cause.lines.iter().enumerate() {
+            let title = if at == 0 { "printed" } else { "" };
+            out.push_str(&titled(title, &cut(&clean(printed), 300), on));
+        }
+        out.push_str(&second.advice.as_ref().map(|advice| fix(advice, on)).unwrap_or_default());
+    }
+    for remark in &why.remarks {
+        out.push_str(&titled("note", remark, on));
+    }
+    out
+}
+
+/// A text with its title in the left column.
+fn titled(title: &str, text: &str, on: Screen) -> String {
+    let text = on.wrapped(&clean(text), LEFT_COLUMN_CHARACTERS);
+    format!("{title:LEFT_COLUMN_CHARACTERS$}{text}\n")
+}
+
+/// What would help, and the command whole and on one line, to be copied.
+fn fix(advice: &Advice, on: Screen) -> String {
+    let command = advice.command.as_ref().map(|command| {
+        let command = clean(command);
+        format!("{:LEFT_COLUMN_CHARACTERS$}{command}\n", "")
+    });
+    let command = command.unwrap_or_default();
+    format!("{}{command}", titled("fix", &advice.text, on))
+}
+
+/// What is known of an object, for other commands.
+///
+/// # Errors
+/// The API server did not respond.
+pub(super) async fn of(site: &Site, id: &ObjectId) -> anyhow::Result<Why> {
+    Facts::new(&site.cluster).explain(id).await
+}
+
+/// The deepest cause of an object in one line, for other commands.
+///
+/// # Errors
+/// The API server did not respond.
+pub(super) async fn line(site: &Site, id: &ObjectId) -> anyhow::Result<String> {
+    of(site, id).await.map(|why| clean(&why.line()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use cause::{Cause, CauseStep, Problem, SecondCause};
+    use expect_test::expect;
+
+    use super::*;
+
+    fn why() -> Why {
+        let id = |kind: &str, name: &str| ObjectId::new("apps", name, "", kind);
+        let since = Some("2026-11-24T11:55:00Z".parse().unwrap());
+        let step =
+            |id: ObjectId, text: &str| CauseStep { object: id, since, text: text.to_owned() };
+        Why {
+            object: id("Kustomization", "shop"),
+            state: State::NotReady,
+            message: "timeout".to_owned(),
+            cause: Some(Cause {
+                object: id("Pod", "web-1"),
+                problem: Problem::Container,
+                text: "container 'app' CrashLoopBackOff (exit code 1): back-off 5m0s restarting failed \
+                       container"
+                    .to_owned(),
+                since,
+                lines: vec!["no such table: \u{1b}[31musers".to_owned()],
+                event: Some("Pod/apps/web-1 BackOff: Back-off restarting failed container".to_owned()),
+            }),
+            path: vec![
+                step(id("Kustomization", "shop"), "HealthCheckFailed: timeout waiting for Deployment/apps/web"),
+                step(id("Deployment", "web"), "InProgress: Available: 0/1"),
+            ],
+            next: Some(
+                "it is retried when its spec or GitRepository/apps/shop changes, and within 1m at the latest"
+                    .to_owned(),
+            ),
+            advice: Some(Advice {
+                text: "read what the container printed".to_owned(),
+                command: Some("kubectl -n apps logs web-1 --all-containers --previous".to_owned()),
+            }),
+            second: None,
+            remarks: vec!["Secret/apps/db cannot be read: forbidden".to_owned()],
+        }
+    }
+
+    fn at(width: usize) -> String {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        screen(&why(), Screen { width: Some(width), is_coloured: false }, now)
+    }
+
+    #[test]
+    fn the_first_line_names_the_cause_and_the_screen_says_what_to_do() {
+        expect![[r#"
+            ✗ Kustomization/apps/shop is not ready: Pod/apps/web-1: container 'app'
+              CrashLoopBackOff (exit code 1): back-off 5m0s restarting failed container
+            because  Kustomization/apps/shop (5m): HealthCheckFailed: timeout waiting for
+                     Deployment/apps/web
+                     Deployment/apps/web (5m): InProgress: Available: 0/1
+            since    5m ago (2026-11-24T11:55:00Z)
+            printed  no such table: \u{1b}[31musers
+            event    Pod/apps/web-1 BackOff: Back-off restarting failed container
+            next     it is retried when its spec or GitRepository/apps/shop changes, and
+                     within 1m at the latest
+            fix      read what the container printed
+                     kubectl -n apps logs web-1 --all-containers --previous
+            note     Secret/apps/db cannot be read: forbidden
+        "#]]
+        .assert_eq(&at(80));
+        expect![[r#"
+            ✗ Kustomization/apps/shop is not ready: Pod/apps/web-1: container 'app' CrashLoopBackOff (exit code 1): back-off 5m0s restarting failed
+              container
+            because  Kustomization/apps/shop (5m): HealthCheckFailed: timeout waiting for Deployment/apps/web
+                     Deployment/apps/web (5m): InProgress: Available: 0/1
+            since    5m ago (2026-11-24T11:55:00Z)
+            printed  no such table: \u{1b}[31musers
+            event    Pod/apps/web-1 BackOff: Back-off restarting failed container
+            next     it is retried when its spec or GitRepository/apps/shop changes, and within 1m at the latest
+            fix      read what the container printed
+                     kubectl -n apps logs web-1 --all-containers --previous
+            note     Secret/apps/db cannot be read: forbidden
+        "#]].assert_eq(&at(140));
+    }
+
+    #[test]
+    fn what_fails_besides_is_named_with_what_helps() {
+        let mut why = why();
+        let cause = Cause {
+            object: ObjectId::new("apps", "shop", "", "GitRepository"),
+            problem: Problem::Fetch,
+            text: "connection refused".to_owned(),
+            since: None,
+            lines: Vec::new(),
+            event: None,
+        };
+        let advice = Some(Advice { text: "check spec.url".to_owned(), command: None });
+        why.second = Some(SecondCause { cause, advice });
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let text = screen(&why, Screen { width: Some(80), is_coloured: false }, now);
+        let besides =
+            "besides  GitRepository/apps/shop: connection refused\nfix      check spec.url\n";
+        assert!(text.contains(besides), "{text}");
+        why.state = State::Suspended;
+        assert!(screen(&why, Screen { width: None, is_coloured: false }, now).starts_with("✗"));
+    }
+
+    #[test]
+    fn several_objects_have_the_status_of_the_worst() {
+        let of = |state: State| Why { state, cause: None, ..why() };
+        let code = |states: &[State], is_unread: bool| {
+            let whys: Vec<Why> = states.iter().map(|state| of(*state)).collect();
+            exit_code(&whys, is_unread)
+        };
+        assert_eq!(code(&[State::Ready], false), ExitCode::Success);
+        assert_eq!(code(&[State::Ready], true), ExitCode::Failed);
+        assert_eq!(code(&[State::Ready, State::Hidden], false), ExitCode::Failed);
+        assert_eq!(code(&[State::NotReady, State::Hidden], true), ExitCode::ProblemsFound);
+    }
+
+    /// The reasons that the files below a folder write, without those of tests.
+    fn reasons(folder: &std::path::Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("tests") {
+                reasons(&path, found);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+                let has_list = code.contains("\nreasons! {");
+                for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+                    let constant = line.split_once("Reason::new(\"").map(|(_, rest)| rest);
+                    let listed = line.split_once(" = \"").filter(|(name, _)| {
+                        has_list
+                            && name.trim().bytes().all(|it| it.is_ascii_uppercase() || it == b'_')
+                    });
+                    let word = constant
+                        .or(listed.map(|(_, rest)| rest))
+                        .and_then(|it| it.split('"').next());
+                    found.extend(word.map(str::to_owned));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_reason_that_windlass_writes_is_known_to_the_walk() {
+        let top = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        let mut found = BTreeSet::new();
+        for folder in ["cli/src", "operator", "sources/src", "engines"] {
+            reasons(&top.join(folder), &mut found);
+        }
+        assert!(found.len() > 80, "{found:?}");
+        // These reasons do not report a failure.
+        let fine = [
+            "Succeeded",
+            "Progressing",
+            "ProgressingWithRetry",
+            "ReconciliationSucceeded",
+            "InstallSucceeded",
+            "UpgradeSucceeded",
+            "TestSucceeded",
+            "RollbackSucceeded",
+            "UninstallSucceeded",
+            "AwaitingTests",
+            "NoDriftDetected",
+            "DriftCorrected",
+            "NewArtifact",
+            "CRDReleased",
+            "CRDExported",
+            "ChartPullSucceeded",
+            "ChartPackageSucceeded",
+            "Open",
+            "Closed",
+            "DrawsValues",
+            "NoEffect",
+            "LeftOut",
+        ];
+        let is_known =
+            |reason: &str| fine.contains(&reason) || cause::reason::problem(reason).is_some();
+        let unknown: Vec<_> = found.iter().filter(|reason| !is_known(reason)).collect();
+        assert!(unknown.is_empty(), "engines/cause/src/reason.rs does not know {unknown:?}");
+    }
+
+    #[test]
+    fn narrow_terminals_keep_every_word() {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&at(40)), words(&at(140)));
+    }
+}

@@ -1,0 +1,749 @@
+//! `windlass why all`: everything that is not ready, grouped by its cause; and what is ready, if what it applied is not.
+//!
+//! Elsewhere: one object (`why.rs`), the walk to the cause (engine `cause`), what was applied (`live_objects.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cause::incident::first_of_cycles;
+use cause::{Advice, Cause, Problem, QueryAnswers, State, Why, condition, object_references};
+use jiff::SignedDuration;
+use objects::{Object, ObjectId};
+use reconcile::Time;
+use serde::{Serialize, Serializer};
+
+use super::Args;
+use crate::connection::print;
+use crate::exit_code::ExitCode;
+use crate::fact_source::Facts;
+use crate::kind::{self, ResourceArgument};
+use crate::live_objects::{AppliedObjects, ReportedObjects};
+use crate::operators;
+use crate::output::report;
+use crate::scope::{Site, say_left_out};
+use crate::table::{Colour, Screen, age, clean, cut_within};
+
+/// Where objects are that no namespace limits.
+const EVERYWHERE: &str = "in all namespaces";
+
+/// How many objects are explained.
+const MOST_EXPLAINED: usize = 500;
+
+/// How many objects of a cause are named.
+const MOST_NAMED: usize = 8;
+
+/// How many minutes the first run of an object may take to begin.
+const MINUTES_TO_BEGIN: i64 = 1;
+
+/// How long a cause may be, in characters.
+const MAX_CAUSE_CHARACTERS: usize = 600;
+
+/// How many warnings about what was left out are printed.
+const MOST_WARNINGS: usize = 20;
+
+/// Objects that are not ready for one cause.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Group {
+    cause: String,
+    #[serde(serialize_with = "moment")]
+    since: Option<Time>,
+    objects: Vec<String>,
+    advice: Option<Advice>,
+}
+
+#[expect(clippy::ref_option, reason = "serde calls it so")]
+fn moment<S: Serializer>(at: &Option<Time>, to: S) -> Result<S::Ok, S::Error> {
+    at.map(|at| format!("{at:.0}")).serialize(to)
+}
+
+/// Everything that was found.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Overview {
+    /// How many objects were read.
+    objects: usize,
+    /// How many objects that they applied were examined.
+    applied: usize,
+    /// How many of the objects are not ready, or applied what is not.
+    not_ready: usize,
+    /// How many of those are ready.
+    degraded: usize,
+    /// How many are in progress, which does not need a cause.
+    in_progress: usize,
+    suspended: usize,
+    /// How many of those that are not ready were not explained.
+    unexplained: usize,
+    causes: Vec<Group>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    remarks: Vec<String>,
+    /// What this user may not list.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<String>,
+}
+
+/// Explains the objects of some kinds.
+///
+/// # Errors
+/// The API server did not respond.
+pub(super) async fn run(
+    site: Site,
+    args: &Args,
+    targets: &[ResourceArgument],
+) -> anyhow::Result<ExitCode> {
+    let now = jiff::Timestamp::now();
+    let site = site.everywhere(args.scope.all_namespaces);
+    let labels = &args.scope.labels;
+    let mut facts = Facts::new(&site.cluster);
+    let mut overview = Overview::default();
+    let mut listed = ListedObjects::default();
+    for target in targets {
+        let refused = site.list(target, labels, |objects| {
+            for object in objects {
+                overview.objects += 1;
+                if listed.add(&object, now) {
+                    facts.knows(&target.resource, object);
+                }
+            }
+            Ok(())
+        });
+        let refused = refused.await?;
+        overview.left_out.extend(refused);
+    }
+    let ListedObjects { mut suspects, suspended, unfinished_rollbacks, applied, warnings } = listed;
+    let reported = ReportedObjects::of(&site, targets, labels);
+    let live = applied.examine(&mut facts, &site, &reported).await?;
+    // What is suspected already is explained in any case.
+    let known: BTreeSet<ObjectId> = suspects.iter().cloned().collect();
+    suspects.extend(live.suspects.difference(&known).cloned());
+    let all: BTreeSet<&ObjectId> = suspects.iter().collect();
+    overview.suspended = suspended.iter().filter(|id| !all.contains(id)).count();
+    overview.unexplained = suspects.len().saturating_sub(MOST_EXPLAINED);
+    overview.applied = live.examined;
+    overview.left_out.extend(live.left_out);
+    overview.remarks.extend(live.remarks);
+    overview.warn(&warnings);
+    let mut whys = Vec::new();
+    for id in suspects.iter().take(MOST_EXPLAINED) {
+        whys.push(facts.explain(id).await?);
+    }
+    let doubt = operators::doubt(&site.cluster, now).await;
+    let is_unattended = doubt.as_ref().is_some_and(|doubt| doubt.is_absent);
+    overview.remarks.extend(doubt.map(|doubt| doubt.text));
+    let new_since = now.checked_sub(SignedDuration::from_mins(MINUTES_TO_BEGIN)).ok();
+    let facts = GroupFacts {
+        rolling_out: live.rolling_out,
+        unfinished_rollbacks,
+        first_of_cycle: cycles(&whys, facts.known()),
+        new_since: new_since.filter(|_| !is_unattended),
+    };
+    overview.take(whys, &facts);
+    if report(&overview, args.output)?.is_none() {
+        print(&overview.screen(&site.namespace, Screen::of_stdout(), now))?;
+    }
+    say_left_out(&overview.left_out);
+    Ok(match () {
+        // Nothing is reconciled where no operator acts.
+        () if !overview.causes.is_empty() || overview.unexplained > 0 || is_unattended => {
+            ExitCode::ProblemsFound
+        }
+        () if !overview.left_out.is_empty() => ExitCode::Failed,
+        () => ExitCode::Success,
+    })
+}
+
+/// What was listed, as far as it is examined.
+#[derive(Default)]
+struct ListedObjects {
+    /// Objects that may not be what their specs ask for.
+    suspects: Vec<ObjectId>,
+    suspended: Vec<ObjectId>,
+    /// Suspended objects of which a rollback is requested that is not done.
+    unfinished_rollbacks: BTreeSet<ObjectId>,
+    applied: AppliedObjects,
+    /// What was left out of what was applied.
+    warnings: Vec<String>,
+}
+
+impl ListedObjects {
+    /// Adds an object; whether it is a suspect.
+    fn add(&mut self, object: &Object, now: Time) -> bool {
+        let id = object.id();
+        let subject = id.subject();
+        self.applied.add(object);
+        self.warnings.extend(cause::warnings(object).map(|line| format!("{subject}: {line}")));
+        let is_suspended = cause::suspension(object, now).is_some();
+        let is_suspect = match is_suspended {
+            true => {
+                self.unfinished_rollbacks
+                    .extend(cause::unfinished_rollback(object).map(|_| object.id()));
+                condition(object, "Ready").is_some_and(|said| said.status == "False")
+                    || self.unfinished_rollbacks.contains(&id)
+            }
+            false => is_suspect(object),
+        };
+        if is_suspended {
+            self.suspended.push(id.clone());
+        }
+        if is_suspect {
+            self.suspects.push(id);
+        }
+        is_suspect
+    }
+}
+
+/// What decides which objects are one group, besides what each says.
+#[derive(Debug, Default)]
+struct GroupFacts {
+    /// Deployments that are being rolled out.
+    rolling_out: BTreeSet<ObjectId>,
+    /// Suspended objects of which a rollback is requested that is not done.
+    unfinished_rollbacks: BTreeSet<ObjectId>,
+    /// The first object of the cycle of each that is in one.
+    first_of_cycle: BTreeMap<ObjectId, ObjectId>,
+    /// Since when an object is so new that its first run is about to begin; none where no operator is active.
+    new_since: Option<Time>,
+}
+
+impl GroupFacts {
+    /// Whether all that is known is that something is in progress.
+    fn is_in_progress(&self, why: &Why) -> bool {
+        let is_rolling_out = |cause: &Cause| {
+            cause.problem == Problem::Health
+                && cause.event.is_none()
+                && self.rolling_out.contains(&cause.object)
+        };
+        match (why.state, &why.cause) {
+            (State::Progressing, None) => true,
+            (State::Progressing, Some(cause)) if cause.problem == Problem::NotReconciled => {
+                let times = self.new_since.zip(cause.since);
+                times.is_some_and(|(new, since)| since > new)
+            }
+            (State::Degraded, Some(cause)) => why.second.is_none() && is_rolling_out(cause),
+            _ => false,
+        }
+    }
+}
+
+/// The first object of each cycle, for those that are its members.
+fn cycles(whys: &[Why], known: &QueryAnswers) -> BTreeMap<ObjectId, ObjectId> {
+    let causes = whys.iter().filter_map(|why| why.cause.as_ref());
+    let members = causes.filter(|cause| cause.problem == Problem::Cycle).map(|it| &it.object);
+    let depends: BTreeMap<ObjectId, Vec<ObjectId>> = members
+        .filter_map(|id| {
+            let object = known.object(id)?;
+            let to = object_references::dependencies(object).into_iter().map(|it| it.object);
+            Some((id.clone(), to.chain(object_references::sources(object)).collect()))
+        })
+        .collect();
+    first_of_cycles(&depends)
+}
+
+/// Whether an object may not be what its spec asks for: all but those that say so of their newest spec.
+fn is_suspect(object: &Object) -> bool {
+    match condition(object, "Ready") {
+        None => !matches!(object.kind(), "ExternalArtifact"),
+        Some(said) => {
+            let observed = object.get("status").and_then(|it| it["observedGeneration"].as_i64());
+            let seen = said.generation.or(observed);
+            said.status != "True" || seen.is_some_and(|seen| seen < object.generation())
+        }
+    }
+}
+
+impl Overview {
+    /// Groups what was explained.
+    fn take(&mut self, whys: Vec<Why>, facts: &GroupFacts) {
+        let mut groups: BTreeMap<(Option<Problem>, String), Vec<Why>> = BTreeMap::new();
+        let shared = shared(&whys);
+        for why in whys {
+            self.suspended += usize::from(why.state == State::Suspended);
+            match why.state {
+                // A suspended object does not count as failing, unless it failed before.
+                State::Suspended
+                    if why.second.is_none()
+                        && !facts.unfinished_rollbacks.contains(&why.object) => {}
+                // Deleted since it was listed.
+                State::Missing => {}
+                State::Ready if why.cause.is_none() => {}
+                _ if facts.is_in_progress(&why) => self.in_progress += 1,
+                _ => {
+                    self.not_ready += 1;
+                    self.degraded += usize::from(why.state == State::Degraded);
+                    groups.entry(key(&why, &shared, facts)).or_default().push(why);
+                }
+            }
+        }
+        let mut causes: Vec<Group> = groups.into_values().filter_map(group).collect();
+        causes.sort_by_key(|it| std::cmp::Reverse(it.objects.len()));
+        self.causes = causes;
+    }
+
+    /// Says what was left out of what was applied.
+    fn warn(&mut self, warnings: &[String]) {
+        self.remarks.extend(warnings.iter().take(MOST_WARNINGS).cloned());
+        if let Some(more) = warnings.len().checked_sub(MOST_WARNINGS).filter(|more| *more > 0) {
+            self.remarks.push(format!("{more} more warnings; `windlass why KIND/NAME` shows them"));
+        }
+    }
+
+    /// What a person reads.
+    fn screen(&self, namespace: &str, on: Screen, now: Time) -> String {
+        let mut out = String::new();
+        for Group { cause, since, objects, advice } in &self.causes {
+            let since = since.map(|at| format!(" ({})", age(Some(at), now))).unwrap_or_default();
+            let line = cut_within(&clean(&format!("{cause}{since}")), MAX_CAUSE_CHARACTERS);
+            let line = on.wrapped(&line, 2);
+            out.push_str(&format!("{} {line}\n", on.paint("✗", Some(Colour::Bad))));
+            let named = objects.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+            let more = objects.len().saturating_sub(MOST_NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let noun = if objects.len() == 1 { "object" } else { "objects" };
+            let text = format!("{} {noun}: {named}{more}", objects.len());
+            out.push_str(&format!("  {}\n", on.wrapped(&clean(&text), 4)));
+            if let Some(advice) = advice {
+                out.push_str(&format!("  fix: {}\n", on.wrapped(&clean(&advice.text), 7)));
+                if let Some(command) = &advice.command {
+                    // Whole and on one line, to be copied.
+                    out.push_str(&format!("       {}\n", clean(command)));
+                }
+            }
+        }
+        let place = match namespace {
+            "" => EVERYWHERE.to_owned(),
+            namespace => format!("in namespace {namespace}"),
+        };
+        out.push_str(&format!("{}\n", on.wrapped(&self.sum(&place), 2)));
+        for remark in &self.remarks {
+            out.push_str(&format!("⚠ {}\n", on.wrapped(&clean(remark), 2)));
+        }
+        out
+    }
+
+    /// The last line: it says no more than was read.
+    fn sum(&self, place: &str) -> String {
+        let is_whole = self.left_out.is_empty();
+        if self.objects == 0 {
+            return match is_whole {
+                true if place == EVERYWHERE => format!("► there are no such objects {place}"),
+                true => format!("► there are no such objects {place}; -A looks in all namespaces"),
+                false => {
+                    format!("⚠ nothing is known of the objects {place}: they may not be listed")
+                }
+            };
+        }
+        let place = match is_whole {
+            true => place.to_owned(),
+            false => format!("{place} that may be listed"),
+        };
+        let glyph = match () {
+            () if !is_whole || !self.remarks.is_empty() => "⚠",
+            () if self.in_progress > 0 => "◎",
+            () => "✔",
+        };
+        let counts = self.counts();
+        let objects = counted(self.objects);
+        let failing = self.not_ready + self.unexplained;
+        let [is, are] = match self.degraded {
+            0 => ["is not ready", "are not ready"],
+            _ => [
+                "is not ready, or what it applied is not",
+                "are not ready, or what they applied is not",
+            ],
+        };
+        let applied = match self.applied {
+            0 => String::new(),
+            count => format!("; of {} that they applied none is missing or fails", counted(count)),
+        };
+        match failing {
+            0 => format!(
+                "{glyph} none of {objects} {place} reports that it is not ready{applied}{counts}"
+            ),
+            1 => format!("► 1 of {objects} {place} {is}{counts}"),
+            _ => format!("► {failing} of {objects} {place} {are}{counts}"),
+        }
+    }
+
+    /// What else was counted, in parentheses.
+    fn counts(&self) -> String {
+        let mut counts = Vec::new();
+        if self.not_ready + self.unexplained > 0 {
+            counts.push(format!("causes: {}", self.causes.len()));
+        }
+        if self.in_progress > 0 {
+            counts.push(format!("in progress: {}", self.in_progress));
+        }
+        if self.suspended > 0 {
+            counts.push(format!("suspended: {}", self.suspended));
+        }
+        if self.unexplained > 0 {
+            let count = self.unexplained;
+            counts.push(format!("not examined: {count}; name a namespace or a kind"));
+        }
+        if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) }
+    }
+}
+
+fn counted(objects: usize) -> String {
+    format!("{objects} {}", if objects == 1 { "object" } else { "objects" })
+}
+
+/// The objects that are the cause for others, too.
+fn shared(whys: &[Why]) -> BTreeSet<ObjectId> {
+    let causes = whys.iter().filter_map(|it| Some((&it.object, &it.cause.as_ref()?.object)));
+    causes.filter(|(subject, cause)| subject != cause).map(|(_, cause)| cause.clone()).collect()
+}
+
+/// By what causes are one: the problem and its text, which names the object if it is about one.
+fn key(why: &Why, shared: &BTreeSet<ObjectId>, facts: &GroupFacts) -> (Option<Problem>, String) {
+    match &why.cause {
+        // Each may fail for another cause.
+        Some(cause) if why.state == State::Suspended => (Some(cause.problem), why.object.subject()),
+        Some(cause) if facts.first_of_cycle.contains_key(&cause.object) => {
+            let first = facts.first_of_cycle.get(&cause.object);
+            (Some(cause.problem), first.map(ObjectId::subject).unwrap_or_default())
+        }
+        Some(cause) if shared.contains(&cause.object) => {
+            (Some(cause.problem), format!("{}: {}", cause.object.subject(), cause.text))
+        }
+        Some(cause) => (Some(cause.problem), bare(cause, &why.object)),
+        None => (None, why.message.clone()),
+    }
+}
+
+/// The text of a cause without the object that was asked about, which is another one each time.
+fn bare(cause: &Cause, subject: &ObjectId) -> String {
+    match cause.object == *subject {
+        true => {
+            let named = subject.subject();
+            let text = cause.text.strip_prefix(&format!("{named}: ")).unwrap_or(&cause.text);
+            text.replace(&named, "it")
+        }
+        false => format!("{}: {}", cause.object.subject(), cause.text),
+    }
+}
+
+fn group(whys: Vec<Why>) -> Option<Group> {
+    let mut objects: Vec<String> = whys.iter().map(|it| it.object.subject()).collect();
+    objects.sort();
+    let since = whys.iter().filter_map(|it| it.cause.as_ref()?.since).min();
+    let first = whys.into_iter().next()?;
+    let text = match &first.cause {
+        Some(cause) if cause.problem == Problem::Suspension => {
+            let failing = first.second.as_ref().filter(|_| first.state == State::Suspended);
+            let failing = failing.map(|second| second.cause.line(&first.object));
+            let failing = failing.map(|line| format!(", and failing: {line}")).unwrap_or_default();
+            format!("{} is {}{failing}", cause.object.subject(), cause.text)
+        }
+        // Each member of the cycle describes the cycle from itself on.
+        Some(cause) if cause.problem == Problem::Cycle => cause.text.clone(),
+        // The object is named once, whether its text has it or not.
+        Some(cause) if objects.len() == 1 || cause.object != first.object => {
+            let named = cause.object.subject();
+            match cause.text.contains(&named) {
+                true => cause.text.clone(),
+                false => format!("{named}: {}", cause.text),
+            }
+        }
+        Some(cause) => bare(cause, &first.object),
+        None if first.message.is_empty() => first.line(),
+        None => first.message.clone(),
+    };
+    Some(Group { cause: text, since, objects, advice: advice(first) })
+}
+
+/// What would help: what is suspended is mended first, and then resumed.
+fn advice(why: Why) -> Option<Advice> {
+    let Why { state, advice, second, .. } = why;
+    let mending = second.and_then(|second| second.advice).filter(|_| state == State::Suspended);
+    match (mending, advice) {
+        (Some(mending), Some(resuming)) => {
+            let text = format!("{}; {}", mending.text, resuming.text);
+            Some(Advice { text, ..resuming })
+        }
+        (_, advice) => advice,
+    }
+}
+
+/// The kinds that are meant where no object is named.
+///
+/// # Errors
+/// There is no such kind.
+pub(super) async fn targets(
+    site: &Site,
+    words: &[String],
+) -> anyhow::Result<Option<Vec<ResourceArgument>>> {
+    let all = ["all".to_owned()];
+    let words = if words.is_empty() { all.as_slice() } else { words };
+    let targets = kind::targets(&site.cluster, words).await?;
+    let is_named = targets.iter().any(|it| it.name.is_some());
+    Ok((!is_named).then_some(targets))
+}
+
+#[cfg(test)]
+mod tests {
+    use cause::{CauseStep, SecondCause};
+    use expect_test::expect;
+
+    use super::*;
+
+    fn id(kind: &str, name: &str) -> ObjectId {
+        ObjectId::new("apps", name, "", kind)
+    }
+
+    fn why(subject: ObjectId, state: State, cause: Option<(ObjectId, Problem, &str)>) -> Why {
+        let since = Some("2026-11-24T11:55:00Z".parse().unwrap());
+        Why {
+            path: vec![CauseStep { object: subject.clone(), since, text: String::new() }],
+            object: subject,
+            state,
+            message: "it says so".to_owned(),
+            cause: cause.map(|(object, problem, text)| Cause {
+                object,
+                problem,
+                text: text.to_owned(),
+                since,
+                lines: Vec::new(),
+                event: None,
+            }),
+            next: None,
+            advice: Some(Advice {
+                text: "correct it".to_owned(),
+                command: Some("kubectl get".to_owned()),
+            }),
+            second: None,
+            remarks: Vec::new(),
+        }
+    }
+
+    fn shown(objects: usize, whys: Vec<Why>) -> String {
+        let mut overview = Overview { objects, ..Overview::default() };
+        overview.take(whys, &GroupFacts::default());
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        overview.screen("", Screen { width: Some(80), is_coloured: false }, now)
+    }
+
+    #[test]
+    fn objects_that_fail_for_one_cause_are_reported_once() {
+        let source = || Some((id("GitRepository", "app"), Problem::Fetch, "connection refused"));
+        let mut whys: Vec<Why> = (0..118)
+            .map(|at| why(id("HelmRelease", &format!("r{at:03}")), State::NotReady, source()))
+            .collect();
+        let own = id("Kustomization", "web");
+        let text = "a.yaml: line 3: no such field";
+        whys.push(why(own.clone(), State::NotReady, Some((own, Problem::Build, text))));
+        whys.push(why(id("Alert", "all"), State::Suspended, None));
+        expect![[r#"
+            ✗ GitRepository/apps/app: connection refused (5m)
+              118 objects: HelmRelease/apps/r000, HelmRelease/apps/r001,
+                HelmRelease/apps/r002, HelmRelease/apps/r003, HelmRelease/apps/r004,
+                HelmRelease/apps/r005, HelmRelease/apps/r006, HelmRelease/apps/r007 and 110
+                more
+              fix: correct it
+                   kubectl get
+            ✗ Kustomization/apps/web: a.yaml: line 3: no such field (5m)
+              1 object: Kustomization/apps/web
+              fix: correct it
+                   kubectl get
+            ► 119 of 340 objects in all namespaces are not ready (causes: 2, suspended: 1)
+        "#]]
+        .assert_eq(&shown(340, whys));
+    }
+
+    #[test]
+    fn a_source_and_what_it_keeps_from_being_ready_are_one_cause() {
+        let source = || id("GitRepository", "app");
+        let cause = || Some((source(), Problem::Fetch, "connection refused"));
+        let whys = [source(), id("Kustomization", "web")];
+        let text = shown(2, whys.map(|it| why(it, State::NotReady, cause())).to_vec());
+        assert!(
+            text.contains("2 objects: GitRepository/apps/app, Kustomization/apps/web"),
+            "{text}"
+        );
+        assert!(text.contains("(causes: 1)"), "{text}");
+    }
+
+    #[test]
+    fn equal_failures_of_different_objects_are_one_cause() {
+        let whys = ["a", "b"].map(|name| {
+            let own = id("HelmRelease", name);
+            let text = format!("HelmRelease/apps/{name}: no such chart");
+            why(own.clone(), State::NotReady, Some((own, Problem::Spec, &text)))
+        });
+        let text = shown(2, whys.to_vec());
+        assert!(
+            text.starts_with("✗ no such chart (5m)\n  2 objects: HelmRelease/apps/a"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_cycle_is_one_cause() {
+        let member = |name: &str| {
+            let own = id("Kustomization", name);
+            let text = format!("Kustomization/apps/{name} depends on itself");
+            why(own.clone(), State::NotReady, Some((own, Problem::Cycle, &text)))
+        };
+        let mut overview = Overview { objects: 2, ..Overview::default() };
+        let first = id("Kustomization", "one");
+        let first_of_cycle =
+            ["one", "two"].map(|name| (id("Kustomization", name), first.clone())).into();
+        let facts = GroupFacts { first_of_cycle, ..GroupFacts::default() };
+        overview.take(["one", "two"].map(member).to_vec(), &facts);
+        assert_eq!(overview.causes.len(), 1);
+        assert_eq!(overview.causes[0].cause, "Kustomization/apps/one depends on itself");
+        assert_eq!(overview.causes[0].objects.len(), 2);
+    }
+
+    #[test]
+    fn the_members_of_a_cycle_are_known_by_what_they_depend_on() {
+        let mut known = QueryAnswers::default();
+        let mut whys = Vec::new();
+        for (name, on) in [("b", "a"), ("a", "b"), ("x", "y"), ("y", "x")] {
+            let object = Object::new(serde_json::json!({
+                "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+                "metadata": {"name": name, "namespace": "apps"},
+                "spec": {"dependsOn": [{"name": on}]}}));
+            let object = object.unwrap();
+            let own = object.id();
+            known.insert(
+                cause::Query::Object(own.clone()),
+                cause::FactAnswer::Objects(vec![object]),
+            );
+            whys.push(why(own.clone(), State::NotReady, Some((own, Problem::Cycle, "cycle"))));
+        }
+        let found = cycles(&whys, &known);
+        let firsts: Vec<[&str; 2]> =
+            found.iter().map(|(id, first)| [id.name.as_str(), first.name.as_str()]).collect();
+        assert_eq!(firsts, [["a", "a"], ["b", "a"], ["x", "x"], ["y", "x"]]);
+    }
+
+    #[test]
+    fn what_is_suspended_and_failed_before_is_a_row_of_its_own() {
+        let suspended = |name: &str| {
+            let own = id("HelmRelease", name);
+            let said = Some((own.clone(), Problem::Suspension, "suspended by alice"));
+            let mut it = why(own.clone(), State::Suspended, said);
+            let mut cause = it.cause.clone().unwrap();
+            cause.problem = Problem::Apply;
+            cause.text = "upgrade failed".to_owned();
+            let advice = Some(Advice { text: "correct the chart".to_owned(), command: None });
+            it.second = Some(SecondCause { cause, advice });
+            it
+        };
+        let text = shown(3, vec![suspended("pay"), suspended("shop")]);
+        let row =
+            "✗ HelmRelease/apps/pay is suspended by alice, and failing: upgrade failed (5m)\n";
+        assert!(text.starts_with(row), "{text}");
+        assert!(
+            text.contains("fix: correct the chart; correct it\n       kubectl get\n"),
+            "{text}"
+        );
+        let sum = "► 2 of 3 objects in all namespaces are not ready (causes: 2, suspended: 2)\n";
+        assert!(text.ends_with(sum), "{text}");
+    }
+
+    #[test]
+    fn what_is_in_progress_is_no_cause() {
+        let deployment = id("Deployment", "web");
+        let running = why(id("HelmRelease", "a"), State::Progressing, None);
+        let text = Some((deployment.clone(), Problem::Health, "InProgress: Updated: 0/1"));
+        let degraded = why(id("Kustomization", "b"), State::Degraded, text);
+        let mut overview = Overview { objects: 2, applied: 1, ..Overview::default() };
+        let rolling_out = [deployment].into();
+        let facts = GroupFacts { rolling_out, ..GroupFacts::default() };
+        overview.take(vec![running, degraded.clone()], &facts);
+        assert_eq!(
+            overview.sum(EVERYWHERE),
+            "◎ none of 2 objects in all namespaces reports that it is not ready; of 1 object that they applied none is \
+             missing or fails (in progress: 2)"
+        );
+        let new = id("Kustomization", "new");
+        let said = "has not been reconciled yet";
+        let new = why(new.clone(), State::Progressing, Some((new, Problem::NotReconciled, said)));
+        let new_since = Some("2026-11-24T11:54:30Z".parse().unwrap());
+        overview.take(vec![new.clone()], &GroupFacts { new_since, ..GroupFacts::default() });
+        assert_eq!((overview.in_progress, overview.not_ready), (3, 0));
+        overview.take(vec![new], &GroupFacts::default());
+        assert_eq!((overview.in_progress, overview.not_ready), (3, 1), "no operator is active");
+        // Without a rollout it is not what it was.
+        overview.not_ready = 0;
+        overview.take(vec![degraded], &GroupFacts::default());
+        let sum = overview.sum(EVERYWHERE);
+        assert!(
+            sum.contains(
+                "1 of 2 objects in all namespaces is not ready, or what it applied is not"
+            )
+        );
+    }
+
+    #[test]
+    fn what_was_left_out_is_a_warning_and_no_all_clear() {
+        let mut overview = Overview { objects: 1, ..Overview::default() };
+        overview.warn(&vec!["Kustomization/apps/a: no field dat".to_owned(); 22]);
+        assert_eq!(overview.remarks.len(), MOST_WARNINGS + 1);
+        assert!(overview.remarks[MOST_WARNINGS].starts_with("2 more warnings"));
+        assert!(overview.sum(EVERYWHERE).starts_with("⚠ none of 1 object"));
+    }
+
+    #[test]
+    fn that_nothing_fails_says_no_more_than_was_read() {
+        assert_eq!(shown(0, vec![]), "► there are no such objects in all namespaces\n");
+        let ready = why(id("Provider", "slack"), State::Ready, None);
+        assert_eq!(
+            shown(3, vec![ready]),
+            "✔ none of 3 objects in all namespaces reports that it is not ready\n"
+        );
+    }
+
+    #[test]
+    fn one_object_is_said_to_be_one() {
+        let failing = || {
+            let own = id("Kustomization", "web");
+            vec![why(own.clone(), State::NotReady, Some((own, Problem::Build, "no such field")))]
+        };
+        for (objects, sum) in [
+            (4, "► 1 of 4 objects in all namespaces is not ready (causes: 1)\n"),
+            (1, "► 1 of 1 object in all namespaces is not ready (causes: 1)\n"),
+        ] {
+            let text = shown(objects, failing());
+            assert!(text.ends_with(sum), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_may_not_be_listed_or_may_be_old_is_no_all_clear() {
+        let sum = |objects, left_out: &[&str], remarks: &[&str]| {
+            let owned = |texts: &[&str]| texts.iter().map(|it| (*it).to_owned()).collect();
+            let left_out = owned(left_out);
+            let remarks = owned(remarks);
+            Overview { objects, left_out, remarks, ..Overview::default() }.sum("in namespace apps")
+        };
+        let forbidden = ["alerts: forbidden"];
+        assert_eq!(
+            sum(0, &forbidden, &[]),
+            "⚠ nothing is known of the objects in namespace apps: they may not be listed"
+        );
+        assert_eq!(
+            sum(3, &forbidden, &[]),
+            "⚠ none of 3 objects in namespace apps that may be listed reports that it is not ready"
+        );
+        assert_eq!(
+            sum(3, &[], &["no operator holds Lease a/b"]),
+            "⚠ none of 3 objects in namespace apps reports that it is not ready"
+        );
+    }
+
+    #[test]
+    fn an_object_is_examined_unless_it_says_that_its_newest_spec_is_ready() {
+        let suspect = |status: serde_json::Value| {
+            let object = serde_json::json!({"apiVersion": "v1", "kind": "X",
+                "metadata": {"name": "a", "generation": 2}, "status": status});
+            is_suspect(&Object::new(object).unwrap())
+        };
+        let ready = |status: &str, generation: i64| serde_json::json!({"observedGeneration": generation, "conditions": [{"type": "Ready", "status": status}]});
+        assert!(!suspect(ready("True", 2)));
+        assert!(
+            suspect(ready("True", 1)) && suspect(ready("False", 2)) && suspect(ready("Unknown", 2))
+        );
+        assert!(suspect(serde_json::json!({})));
+    }
+}

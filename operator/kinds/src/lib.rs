@@ -1,0 +1,335 @@
+//! The one list of kinds that run, and what all of them need to begin.
+
+use std::sync::Arc;
+
+use crds::helmfile::{Helmfile, operator};
+use crds::incidents::Incident;
+use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
+use crds::release::ReleaseAudit;
+use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
+use crds::windlass::HTTPArchive;
+use futures::future::{BoxFuture, FutureExt as _, join_all};
+use kube_core::Resource as _;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use helm_controller::helm_release::{self, HelmReleaseController};
+use helm_controller::helmfile::{self, HelmfileController};
+use image_controller::image_policy::ImagePolicyController;
+use image_controller::image_repository::ImageRepositoryController;
+use kustomize_controller::kustomization::{self, KustomizationController};
+use notification_controller::alert::AlertController;
+use notification_controller::delivery::Delivery;
+use notification_controller::incident;
+use notification_controller::provider::ProviderController;
+use notification_controller::receiver::ReceiverController;
+use notification_controller::receiver::hooks::hooks;
+use source_controller::artifact_generator::ArtifactGeneratorController;
+use source_controller::external_artifact::ExternalArtifactController;
+use source_controller::source::SourceController;
+use windlass_cluster::Cluster;
+use windlass_cluster::events::Events;
+use windlass_cluster::metrics::Metrics;
+use windlass_runtime::audit::retention;
+use windlass_runtime::catalog::{Catalog, Provider};
+use windlass_runtime::context::Context;
+use windlass_runtime::crd_watch::follow_crds;
+use windlass_runtime::dependencies::{Dependencies, DependencyTarget};
+use windlass_runtime::egress::EgressPolicy;
+use windlass_runtime::http_clients::Remotes;
+use windlass_runtime::kind::ControllerKind;
+use windlass_runtime::lifecycle;
+use windlass_runtime::namespaces::{self, Namespaces};
+use windlass_runtime::object_store::TypeMap;
+use windlass_runtime::object_watcher::{ObjectWatcher, Ownership};
+use windlass_runtime::permit::Permits;
+use windlass_runtime::run::run_kind;
+use windlass_runtime::target::Targets;
+use windlass_runtime::work_queue::WorkQueue;
+use windlass_serve::server::{Listener, Readiness};
+use windlass_serve::settings::Settings;
+
+/// What the program has to know of a kind.
+#[derive(Clone, Copy)]
+struct KindRegistration {
+    /// Group and kind.
+    name: fn() -> [String; 2],
+    /// Runs it until the token is cancelled.
+    run: fn(Arc<Context>, CancellationToken) -> BoxFuture<'static, ()>,
+    /// Returns once its objects were listed; false if its watch ended before.
+    listed: fn(&TypeMap) -> BoxFuture<'_, bool>,
+    /// Fields of an object that this version does not support.
+    unsupported: fn(Value) -> Result<Vec<&'static str>, serde_json::Error>,
+    /// Whether it is run under these flags.
+    is_run: fn(&Settings) -> bool,
+    /// Whether the program is ready without it: its CRD need not be installed.
+    is_optional: bool,
+    /// Makes its artifacts known to the objects that name one as a source.
+    provide: Option<fn(&mut Catalog)>,
+    /// Makes its objects known to the objects that depend on one.
+    depend: Option<fn(&mut Dependencies)>,
+    /// The marks on the objects that it applies.
+    ownership: Option<Ownership>,
+    /// What its objects report, for incidents.
+    observed: Option<incident::Row>,
+}
+
+impl KindRegistration {
+    const fn of<K: ControllerKind>() -> Self {
+        Self {
+            name: || [K::Object::group(&()).into_owned(), K::Object::kind(&()).into_owned()],
+            run: |context, stop| run_kind::<K>(context, stop.cancelled_owned()).boxed(),
+            listed: |kept| kept.listed::<K::Object>().boxed(),
+            unsupported: |object| {
+                serde_json::from_value::<K::Object>(object).map(|object| K::unsupported(&object))
+            },
+            is_run: |_| true,
+            is_optional: false,
+            provide: None,
+            depend: None,
+            ownership: None,
+            observed: Some(incident::Row::of::<K::Object>()),
+        }
+    }
+
+    /// Runs of other kinds read or write its objects, and it has none of its own: `run` follows them, or deletes old ones.
+    const fn kept<K: kube_core::Resource<DynamicType = ()> + DeserializeOwned>(
+        run: fn(Arc<Context>, CancellationToken) -> BoxFuture<'static, ()>,
+    ) -> Self {
+        Self {
+            name: || [K::group(&()).into_owned(), K::kind(&()).into_owned()],
+            run,
+            listed: |_| std::future::ready(true).boxed(),
+            unsupported: |object| serde_json::from_value::<K>(object).map(|_| Vec::new()),
+            is_run: |_| true,
+            is_optional: true,
+            provide: None,
+            depend: None,
+            ownership: None,
+            observed: None,
+        }
+    }
+
+    /// Its artifacts are named by `sourceRef` and the like.
+    const fn providing<K: Provider>(self) -> Self {
+        Self { provide: Some(Catalog::add::<K>), ..self }
+    }
+
+    /// It applies objects with these marks, and others may depend on it.
+    const fn applying<K: DependencyTarget>(self, ownership: Ownership) -> Self {
+        Self { ownership: Some(ownership), depend: Some(Dependencies::add::<K>), ..self }
+    }
+
+    const fn optional(self) -> Self {
+        Self { is_optional: true, ..self }
+    }
+
+    const fn only(self, is_run: fn(&Settings) -> bool) -> Self {
+        Self { is_run, ..self }
+    }
+}
+
+/// The list. `crds::all` has their definitions; a test compares both.
+const KINDS: &[KindRegistration] = &[
+    KindRegistration::of::<AlertController>().only(Settings::notifies).optional(),
+    KindRegistration::of::<ArtifactGeneratorController>().optional(),
+    KindRegistration::of::<SourceController<Bucket>>().providing::<SourceController<Bucket>>(),
+    KindRegistration::of::<ExternalArtifactController>().providing::<ExternalArtifactController>(),
+    KindRegistration::of::<SourceController<GitRepository>>()
+        .providing::<SourceController<GitRepository>>(),
+    KindRegistration::of::<SourceController<HTTPArchive>>().optional(),
+    KindRegistration::of::<SourceController<HelmChart>>()
+        .providing::<SourceController<HelmChart>>(),
+    KindRegistration::of::<HelmReleaseController>()
+        .applying::<HelmReleaseController>(helm_release::OWNERSHIP),
+    KindRegistration::of::<SourceController<HelmRepository>>()
+        .providing::<SourceController<HelmRepository>>(),
+    KindRegistration::of::<HelmfileController<Helmfile>>()
+        .applying::<HelmfileController<Helmfile>>(helmfile::OWNERSHIP)
+        .optional(),
+    KindRegistration::of::<HelmfileController<operator::Helmfile>>()
+        .applying::<HelmfileController<operator::Helmfile>>(helmfile::operator::OWNERSHIP)
+        .optional(),
+    KindRegistration::of::<ImagePolicyController>().optional(),
+    KindRegistration::of::<ImageRepositoryController>().optional(),
+    KindRegistration::of::<KustomizationController>()
+        .applying::<KustomizationController>(kustomization::OWNERSHIP),
+    KindRegistration::of::<SourceController<OCIRepository>>()
+        .providing::<SourceController<OCIRepository>>(),
+    KindRegistration::of::<ProviderController>().only(Settings::notifies).optional(),
+    KindRegistration::of::<ReceiverController>().only(Settings::notifies).optional(),
+    KindRegistration::kept::<Lifecycle>(|context, stop| {
+        lifecycle::follow_lifecycles(context, stop).boxed()
+    }),
+    KindRegistration::kept::<LifecycleBinding>(|context, stop| {
+        lifecycle::follow_bindings(context, stop).boxed()
+    }),
+    KindRegistration::kept::<LifecycleEvent>(|context, stop| {
+        lifecycle::follow_events(context, stop).boxed()
+    }),
+    KindRegistration::kept::<Incident>(|context, stop| incident::follow(context, stop).boxed())
+        .only(Settings::notifies),
+    KindRegistration::kept::<ReleaseAudit>(|context, stop| retention::run(context, stop).boxed()),
+];
+
+/// Fields of an object that this version does not support; `None` if it is of no kind that runs here.
+///
+/// # Errors
+/// Says what of the object cannot be read.
+pub fn unsupported(object: &Value) -> Option<Result<Vec<&'static str>, serde_json::Error>> {
+    let group = object["apiVersion"].as_str().and_then(|it| it.split_once('/'))?.0;
+    let is_its = |kind: &&KindRegistration| {
+        (kind.name)() == [group, object["kind"].as_str().unwrap_or_default()]
+    };
+    let kind = KINDS.iter().find(is_its)?;
+    // Whether a kubeconfig can be used is decided where clusters are reached.
+    let names_config_map = !object["spec"]["kubeConfig"]["configMapRef"].is_null();
+    Some((kind.unsupported)(object.clone()).map(|mut fields| {
+        fields.extend(names_config_map.then_some("spec.kubeConfig.configMapRef"));
+        fields
+    }))
+}
+
+/// What the process has besides: its HTTP servers have parts of it, too.
+pub struct Process {
+    /// windlass's own cluster.
+    pub cluster: Cluster,
+    /// Where the artifacts of sources are stored, and served from.
+    pub artifacts: Arc<sources::store::Store>,
+    /// Where events go.
+    pub events: Arc<Events>,
+    /// Which objects are to be run.
+    pub work_queue: Arc<WorkQueue>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Whether every kind has listed its objects.
+    pub readiness: Readiness,
+    /// Where webhooks are received, unless another controller does it.
+    pub webhooks: Option<Listener>,
+}
+
+/// Runs every kind until `stop`.
+pub async fn run(settings: Settings, process: Process, stop: CancellationToken) {
+    let Process { cluster, artifacts, events, work_queue, metrics, readiness, webhooks } = process;
+    let kept = Arc::new(TypeMap::default());
+    let mut sources = Catalog::new(kept.clone());
+    for provide in KINDS.iter().filter_map(|kind| kind.provide) {
+        provide(&mut sources);
+    }
+    let mut dependencies = Dependencies::new(kept.clone());
+    for depend in KINDS.iter().filter_map(|kind| kind.depend) {
+        depend(&mut dependencies);
+    }
+    let owners = KINDS.iter().filter_map(|kind| Some(((kind.name)(), kind.ownership?)));
+    let watcher = ObjectWatcher::new(cluster.clone(), work_queue.clone(), owners.collect());
+    let egress_policy =
+        EgressPolicy::new(&settings, cluster.clone(), artifacts.advertised().to_owned());
+    egress_policy.learn().await;
+    let remotes = Remotes::within(&egress_policy.rules);
+    let targets = Targets::new(
+        &settings,
+        &watcher,
+        work_queue.clone(),
+        remotes.budgets.clone(),
+        metrics.clone(),
+    );
+    let at_once = usize::from(settings.sources_at_once());
+    let context = Arc::new(Context {
+        building: Permits::new(usize::from(settings.kustomizations_at_once())),
+        reaching: Permits::shared(REACHING_AT_ONCE, REACHING_AT_ONCE / MIN_CONCURRENT_NAMESPACES),
+        fetching: Permits::shared(MIN_CONCURRENT_NAMESPACES * at_once, at_once),
+        asking: Permits::shared(ASKING_AT_ONCE, ASKING_AT_ONCE / MIN_CONCURRENT_NAMESPACES),
+        settings,
+        cluster,
+        work_queue,
+        targets,
+        watcher,
+        artifacts,
+        events,
+        metrics,
+        remotes,
+        sources,
+        dependencies,
+        kept,
+    });
+    let wanted = KINDS.iter().filter(|kind| (kind.is_run)(&context.settings));
+    let running = wanted.map(|kind| (kind.run)(context.clone(), stop.clone()));
+    let policies = context.shared::<Namespaces>();
+    tokio::join!(
+        join_all(running),
+        notify(&context, webhooks, &stop),
+        until(&stop, tell_ready(&context, readiness)),
+        until(&stop, egress_policy.follow()),
+        until(&stop, follow_crds(context.cluster.clone(), context.work_queue.clone())),
+        until(
+            &stop,
+            namespaces::follow(context.cluster.clone(), context.work_queue.clone(), policies)
+        ),
+    );
+    context.events.settle().await;
+}
+
+/// Sends notifications and receives webhooks until `stop`.
+async fn notify(context: &Arc<Context>, webhooks: Option<Listener>, stop: &CancellationToken) {
+    if !context.settings.notifies() {
+        return;
+    }
+    let delivery = Delivery::open(context.clone(), stop.clone()).await;
+    let served = async {
+        if let Some(listener) = webhooks {
+            listener.serve(hooks(context.clone()), stop.clone()).await;
+        }
+    };
+    let observed = KINDS.iter().filter_map(|kind| kind.observed).collect();
+    let incidents = incident::run(context.clone(), delivery.clone(), observed, stop.clone());
+    tokio::join!(delivery.run(), served, incidents);
+}
+
+async fn until(stop: &CancellationToken, work: impl Future<Output = ()>) {
+    stop.run_until_cancelled(work).await;
+}
+
+/// Ready means that every kind has listed its objects once.
+async fn tell_ready(context: &Context, readiness: Readiness) {
+    let needed = KINDS.iter().filter(|kind| !kind.is_optional);
+    let listed = join_all(needed.map(|kind| (kind.listed)(&context.kept))).await;
+    if listed.into_iter().all(|listed| listed) {
+        readiness.ready();
+        tracing::info!("ready");
+    }
+}
+
+/// How many namespaces have to wait for remotes with all that one may have until others wait, too.
+const MIN_CONCURRENT_NAMESPACES: usize = 4;
+
+/// How many remotes are asked at once whether they have something new: mostly waiting, on a thread each.
+const ASKING_AT_ONCE: usize = 64;
+
+/// How many builds may ask other servers at once; each holds what it got in memory, and a thread.
+const REACHING_AT_ONCE: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_that_applies_objects_is_known_as_an_owner() {
+        let owners = KINDS.iter().filter_map(|kind| Some(((kind.name)(), kind.ownership?)));
+        let owners: BTreeSet<_> = owners
+            .map(|([group, kind], it)| [group, kind, it.name.to_owned(), it.namespace.to_owned()])
+            .collect();
+        let known = cause::object_references::owner_labels();
+        let known = known.map(|it| [it.group.into(), it.kind.into(), it.name, it.namespace]);
+        assert_eq!(known.collect::<BTreeSet<[String; 4]>>(), owners);
+    }
+
+    #[test]
+    fn every_kind_with_a_definition_is_run() {
+        let defined: BTreeSet<_> =
+            crds::all().into_iter().map(|(_, crd)| [crd.spec.group, crd.spec.names.kind]).collect();
+        assert_eq!(KINDS.iter().map(|kind| (kind.name)()).collect::<BTreeSet<_>>(), defined);
+    }
+}
