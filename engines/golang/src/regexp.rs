@@ -55,7 +55,7 @@ pub const MAX_NESTING: usize = 250;
 /// What is wrong with a pattern, or too much about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RegexpError {
-    /// A class such as `[z-a]`, `[[:word` or `\p{Nobody}`.
+    /// A class such as `[z-a]`, `[[:word` or `\p{Unknown}`.
     #[error("invalid character class range")]
     ClassRange,
     /// A `\` before something that it gives no meaning.

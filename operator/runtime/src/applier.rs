@@ -237,7 +237,7 @@ pub struct Report<K: ApplierKind> {
     pub before: <K::Object as ReconciledObject>::Status,
     /// Its status as it is to be.
     pub after: <K::Object as ReconciledObject>::Status,
-    /// What is told with the write.
+    /// The events that are sent with the write.
     pub events: Vec<Event>,
 }
 

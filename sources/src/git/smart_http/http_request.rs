@@ -16,7 +16,7 @@ use crate::http;
 const LARGEST_QUESTION: usize = 16 << 20;
 /// Commands and a pack of the objects that are new; the limits of a workspace are lower.
 const LARGEST_PUSH: usize = 256 << 20;
-/// How much of an answer that nobody wants any more is read to keep its connection, and for how long.
+/// How much of an answer that is not needed any more is read to keep its connection, and for how long.
 const LARGEST_REST: usize = 64 << 10;
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
