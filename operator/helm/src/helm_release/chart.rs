@@ -44,6 +44,9 @@ pub(super) fn source(
     }
     let blocked =
         |why, text: String| Outcome::Blocked(why, text, Wake::on([node.clone()]).and_at(retry_at));
+    // Asked before the artifact is read: the watch may bring the new HelmChart between the two, and the artifact that was
+    // read before would count as that of the new one.
+    let is_template_seen = template::is_seen(context, object);
     let Some(found) = context.sources.find(&node, &context.settings) else {
         let text = match object.spec.chart_ref {
             Some(_) => format!("source '{node}' not found; create it or correct spec.chartRef"),
@@ -56,7 +59,7 @@ pub(super) fn source(
         return Err(blocked(SOURCE_NOT_READY, why));
     }
     // The watch may lag behind what was written a moment ago: the former version must not be released with new values.
-    let not_current = match template::is_seen(context, object) {
+    let not_current = match is_template_seen {
         true => found.not_current,
         false => Some("its latest generation has not been reconciled".to_owned()),
     };
