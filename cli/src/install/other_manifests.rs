@@ -126,7 +126,6 @@ metadata: {name: kustomize-controller-shard1, namespace: flux-system}
         assert_eq!(
             ids,
             [
-                "CustomResourceDefinition/imagepolicies.image.toolkit.fluxcd.io",
                 "ServiceAccount/image-automation-controller",
                 "ClusterRoleBinding/crd-controller-flux-system",
                 "Deployment/image-automation-controller",

@@ -149,6 +149,9 @@ fn of_spec(reason: &str) -> Option<Problem> {
         "InvalidWindow" => Problem::InvalidWindow,
         "URLInvalid"
         | "InvalidURL"
+        | "ImageURLInvalid"
+        | "InvalidPolicy"
+        | "IntervalNotConfigured"
         | "InvalidDuration"
         | "InvalidInclude"
         | "InvalidSTSConfiguration"
@@ -211,7 +214,8 @@ fn of_run(reason: &str) -> Option<Problem> {
         "WindowClosed" => Problem::ClosedWindow,
         "Suspended" => Problem::Suspension,
         "Expired" => Problem::ExpiredHold,
-        "Failed" | "NoProgress" => Problem::Other,
+        // "Failure": no tag of an image is the latest of its policy.
+        "Failed" | "Failure" | "NoProgress" => Problem::Other,
         _ => return None,
     })
 }
