@@ -72,10 +72,12 @@ impl Excuses {
         })
     }
 
+    /// A request that was being answered when the API server began to fail was written before.
     fn is_unanswered(&self, write: &ObjectWrite) -> bool {
         self.faults.iter().any(|(from, to)| {
+            let from = from.saturating_sub(TIMESTAMP_ROUNDING).unwrap_or(Timestamp::MIN);
             let to = to.saturating_add(TIMESTAMP_ROUNDING).unwrap_or(Timestamp::MAX);
-            *from <= write.at && write.at <= to
+            from <= write.at && write.at <= to
         })
     }
 }
@@ -203,7 +205,12 @@ mod tests {
         let killed = Excuses { kills: vec![at("00:20:05")], faults: Vec::new() };
         assert_eq!(judged(late.clone(), &killed).unwrap(), of(0, 0, 1, 0));
         let faulty = Excuses { faults: vec![(at("00:19:59"), at("00:20:03"))], kills: Vec::new() };
-        assert_eq!(judged(late, &faulty).unwrap(), of(0, 0, 0, 1));
+        assert_eq!(judged(late.clone(), &faulty).unwrap(), of(0, 0, 0, 1));
+        // A write is there before its answer is lost, but not long before.
+        let fault =
+            |from: &str| Excuses { faults: vec![(at(from), at("00:20:09"))], kills: Vec::new() };
+        assert_eq!(judged(late.clone(), &fault("00:20:01")).unwrap(), of(0, 0, 0, 1));
+        judged(late, &fault("00:20:02")).unwrap_err();
         let twice = [
             audit("Apply", "Changed", "00:00:10", "00:00:20"),
             audit("CorrectDrift", "Changed", "00:00:14", "00:00:18"),
