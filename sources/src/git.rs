@@ -7,7 +7,7 @@
 //! ```text
 //! Remote, Reference ──▶ conversation ──▶ smart_http │ ssh ──▶ wire (deadline, limit, cancellation)
 //!                      │  │  │
-//!         lookup: a tip ◀┘  │  └─▶ a pack in a scratch folder ──▶ snapshot: Fetched ──▶ checkout
+//!         lookup: a tip ◀┘  │  └─▶ a pack in a scratch folder ──▶ GitSnapshot ──▶ checkout
 //!                     known ◀┘
 //! ```
 //!
@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gix::hash::ObjectId;
+use gix::odb::HeaderExt as _;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -57,8 +58,8 @@ pub use sparse::Sparse;
 
 pub(crate) use remote::percent_decoded;
 
-use conversation::{Conversation, History};
-use lookup::{Sought, look_up, remember};
+use conversation::RemoteReference;
+use lookup::{FetchRequest, Operation};
 use reference::RemoteReferenceQuery;
 use signed_objects::Tag;
 use snapshot::ReceivedCommit;
@@ -73,15 +74,15 @@ pub struct Remote {
     pub url: RemoteUrl,
     /// The credentials, and the trusted hosts or authorities.
     pub credentials: Credentials,
-    /// The proxy; without one, that of the environment. HTTP only.
+    /// The proxy for HTTP; `None` stands for the proxy of the environment.
     pub proxy: Option<Proxy>,
-    /// What one [`tip`] or [`fetch`] may take, from connecting to the last byte; a day at most.
+    /// The time limit of one [`tip`] or [`fetch`], from connecting to the last byte. More than a day counts as a day.
     pub timeout: Duration,
-    /// How much is taken.
+    /// The most that is received and read.
     pub limits: GitLimits,
 }
 
-/// How much is taken from a remote.
+/// The most that one operation receives from a remote, and reads of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GitLimits {
     /// Bytes received in one operation, after decompression by HTTP.
@@ -100,48 +101,48 @@ impl Default for GitLimits {
     }
 }
 
-/// What an operation works with.
+/// The runtime, the scratch folder and the cache that an operation uses.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// Where connections are driven; not from within a future, since [`tip`] and [`fetch`] block.
+    /// The runtime that drives connections. Do not call [`tip`] or [`fetch`] in a future, because they block.
     pub runtime: Handle,
     /// Ends the operation early.
     pub cancel: CancellationToken,
-    /// A folder in which a scratch repository may be made; it is created where it is missing.
+    /// The folder for scratch repositories. It is created if it is missing.
     pub scratch: PathBuf,
     /// What earlier operations learned about servers; the same one for all operations.
     pub known: Arc<GitServerCache>,
 }
 
-/// What the remote has now, in one small exchange: for a name only matching references are sent, for a range of
-/// versions all tags. Tags of one version take another, once, to learn which commit is the youngest.
+/// The commit of a reference at the remote now. For a name the server sends only matching references, for a range of
+/// versions all tags. If several tags are the same version, a second exchange finds the youngest commit; its result is
+/// remembered.
 ///
-/// Over HTTP that is a handshake and a question; the question alone where [`Context::known`] remembers a handshake
-/// of protocol 2 that was not redirected. If that is not answered as it should be, it is both.
-/// For a bare commit nothing is sent: what it is cannot change.
+/// Over HTTP that takes a handshake and one request. The handshake is left out if [`Context::known`] remembers one of
+/// protocol 2 without a redirect; if the server then does not list the reference, a new handshake follows. For a bare
+/// commit nothing is sent, because it cannot change.
 ///
 /// # Errors
 /// [`Error::NoSuchRef`], or why the server could not be asked.
 pub fn tip(remote: &Remote, reference: &Reference, context: &Context) -> Result<Tip, Error> {
-    let wire = Wire::new(remote, context);
-    let look = |sought| lookup::look(remote, &sought, reference, context, &wire);
-    let found = match reference.wanted()? {
-        RemoteReferenceQuery::Commit(id) => {
-            return Ok(Tip { sha: id.to_string(), refname: String::new() });
+    match reference.wanted()? {
+        RemoteReferenceQuery::Commit(id) | RemoteReferenceQuery::CommitAnywhere(id) => {
+            Ok(Tip { sha: id.to_string(), refname: String::new() })
         }
-        RemoteReferenceQuery::CommitOn(id, refname) => {
-            return Ok(Tip { sha: id.to_string(), refname });
+        RemoteReferenceQuery::CommitOn(id, refname) => Ok(Tip { sha: id.to_string(), refname }),
+        query @ (RemoteReferenceQuery::Named(_) | RemoteReferenceQuery::Highest(_)) => {
+            let wire = &Wire::new(remote, context);
+            let found = Operation { remote, reference, context, wire }.look(&query)?;
+            Ok(Tip { sha: found.id.to_string(), refname: found.name })
         }
-        RemoteReferenceQuery::Named(name) => look(Sought::Name(&name))?,
-        RemoteReferenceQuery::Highest(range) => look(Sought::Highest(&range))?,
-    };
-    Ok(Tip { sha: found.id.to_string(), refname: found.name })
+    }
 }
 
 /// Fetches one commit without its history, and reads its metadata.
 ///
-/// A commit with a branch takes the branch's history, unless it is the tip: only the history tells
-/// whether the branch leads to it. If a server does not give a bare commit, everything is fetched to look for it.
+/// For a commit with a branch, the history of the branch is fetched, unless the commit is the tip: only the history
+/// shows whether the branch contains the commit. If the server refuses a commit that is requested by its hash alone,
+/// all branches and tags are fetched to find it.
 ///
 /// # Errors
 /// The reference is not there, or the server does not give it.
@@ -150,59 +151,43 @@ pub fn fetch(
     reference: &Reference,
     context: &Context,
 ) -> Result<GitSnapshot, Error> {
-    let wanted = reference.wanted()?;
-    let wire = Wire::new(remote, context);
+    let mut query = reference.wanted()?;
+    let wire = &Wire::new(remote, context);
+    let operation = Operation { remote, reference, context, wire };
     let scratch = scratch_repository(context)?;
-    let known = &context.known;
-    let mut conversation = Conversation::open(remote, known, &wire)?;
-    let mut refname = String::new();
-    let mut tag = None;
-    let mut take = |conversation: &mut Conversation, sought: Sought<'_>| {
-        let found = look_up(conversation, &sought, reference, &wire)?;
-        remember(conversation, remote, known);
-        let found = lookup::newest(found, remote, context, &wire)?;
-        let wanted = found.tag.unwrap_or(found.id);
-        receive(conversation, &[wanted], History::None, &scratch, remote)?;
-        (refname, tag) = (found.name, found.tag);
-        Ok::<_, Error>(found.id)
-    };
-    let id = match wanted {
-        RemoteReferenceQuery::Named(name) => take(&mut conversation, Sought::Name(&name))?,
-        RemoteReferenceQuery::Highest(range) => take(&mut conversation, Sought::Highest(&range))?,
-        RemoteReferenceQuery::CommitOn(id, name) => {
-            let branch = Reference::Branch(name.trim_start_matches("refs/heads/").to_owned());
-            let found = look_up(&mut conversation, &Sought::Name(&name), &branch, &wire)?;
-            let tip = lookup::newest(found, remote, context, &wire)?.id;
-            let history = if tip == id { History::None } else { History::All };
-            receive(&mut conversation, &[tip], history, &scratch, remote)?;
-            if tip != id && !leads_to(tip, id, &scratch, remote, &wire)? {
-                let remote = wire.remote();
-                let sha = id.to_string();
-                let branch = name.trim_start_matches("refs/heads/").to_owned();
-                return Err(Error::NotOnBranch { remote, sha, branch });
+    let FetchRequest { wants, target, .. } = loop {
+        let mut conversation = operation.open()?;
+        let request = operation.fetch_request(&query, &mut conversation)?;
+        let FetchRequest { wants, history, .. } = &request;
+        let sent = conversation.fetch(wants, *history, scratch.path(), remote.limits.file);
+        match (&sent, &query) {
+            // The server does not give a commit by its hash alone, and the connection ended with its refusal.
+            (Err(Error::Refused { .. }), RemoteReferenceQuery::Commit(id)) => {
+                query = RemoteReferenceQuery::CommitAnywhere(*id);
             }
-            id
-        }
-        RemoteReferenceQuery::Commit(id) => {
-            match receive(&mut conversation, &[id], History::None, &scratch, remote) {
-                Err(Error::Refused { .. }) => {
-                    receive_everything(remote, known, &wire, &scratch)?;
-                }
-                otherwise => otherwise?,
+            _ => {
+                sent?;
+                break request;
             }
-            id
         }
     };
-    drop(conversation);
-    let objects = snapshot::objects(&scratch, &remote.limits)?;
-    match kind_of(id, &objects) {
-        Some(gix::objs::Kind::Commit) => {}
-        Some(_) | None => return Err(no_such(reference, &wire)),
+    let RemoteReference { name: refname, id, tag } = target;
+    if let RemoteReferenceQuery::CommitOn(_, name) = &query
+        && let [tip] = wants[..]
+        && tip != id
+        && !leads_to(tip, id, &scratch, remote, wire)?
+    {
+        let branch = name.trim_start_matches("refs/heads/").to_owned();
+        return Err(Error::NotOnBranch { remote: wire.remote(), sha: id.to_string(), branch });
     }
-    let tag = Tag::of(&refname, tag, id, &objects, &wire)?;
+    let objects = snapshot::objects(&scratch, &remote.limits)?;
+    if objects.header(id).ok().map(|header| header.kind()) != Some(gix::objs::Kind::Commit) {
+        return Err(no_such(reference, wire));
+    }
+    let tag = Tag::of(&refname, tag, id, &objects, wire)?;
     let revision = Revision::new(reference, &Tip { sha: id.to_string(), refname });
     let received = ReceivedCommit { id, tag, objects, scratch };
-    GitSnapshot::load(revision, received, remote.limits, &wire)
+    GitSnapshot::load(revision, received, remote.limits, wire)
 }
 
 fn scratch_repository(context: &Context) -> Result<TempDir, Error> {
@@ -214,41 +199,8 @@ fn scratch_repository(context: &Context) -> Result<TempDir, Error> {
     Ok(scratch)
 }
 
-fn receive(
-    conversation: &mut Conversation,
-    wants: &[ObjectId],
-    history: History,
-    scratch: &TempDir,
-    remote: &Remote,
-) -> Result<(), Error> {
-    conversation.fetch(wants, history, scratch.path(), remote.limits.file)
-}
-
-/// Fetches all branches and tags, over a new connection: the old one ended with the server's refusal.
-fn receive_everything(
-    remote: &Remote,
-    known: &GitServerCache,
-    wire: &Wire,
-    scratch: &TempDir,
-) -> Result<(), Error> {
-    let mut conversation = Conversation::open(remote, known, wire)?;
-    let found = conversation.references(&["refs/heads/", "refs/tags/"])?;
-    let mut wants: Vec<ObjectId> = found.into_iter().map(|found| found.id).collect();
-    wants.sort_unstable();
-    wants.dedup();
-    if wants.is_empty() {
-        return Err(Error::EmptyRepository { remote: wire.remote() });
-    }
-    receive(&mut conversation, &wants, History::All, scratch, remote)
-}
-
 fn no_such(reference: &Reference, wire: &Wire) -> Error {
     Error::NoSuchRef { remote: wire.remote(), reference: reference.to_string() }
-}
-
-fn kind_of(id: ObjectId, objects: &gix::odb::Handle) -> Option<gix::objs::Kind> {
-    use gix::odb::HeaderExt;
-    objects.header(id).ok().map(|header| header.kind())
 }
 
 /// Whether a commit is among the ancestors of another.

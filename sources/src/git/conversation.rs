@@ -31,16 +31,16 @@ use super::{Error, Remote, smart_http, ssh};
 /// The longest answer to a push: a line for each reference.
 const LARGEST_REPORT: u64 = 1 << 20;
 
-/// A connection over which hands were shaken.
+/// A connection after the handshake.
 pub(super) struct Conversation {
     transport: Box<dyn Transport>,
     handshake: Handshake,
-    /// The server sent us elsewhere.
+    /// Whether the server redirected the first request.
     is_redirected: bool,
     wire: Wire,
 }
 
-/// How much of the history is wanted.
+/// How much of the history is fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum History {
     /// The commits alone.
@@ -62,13 +62,13 @@ pub(super) struct RemoteReference {
     pub(super) tag: Option<ObjectId>,
 }
 
-/// What we call ourselves.
+/// The name that we send to servers.
 pub(super) fn agent() -> (&'static str, Option<String>) {
     ("agent", Some(concat!("git/windlass-", env!("CARGO_PKG_VERSION")).to_owned()))
 }
 
 impl Conversation {
-    /// Connects and shakes hands, to fetch.
+    /// Connects and does the handshake of a fetch.
     pub(super) fn open(
         remote: &Remote,
         known: &GitServerCache,
@@ -77,7 +77,8 @@ impl Conversation {
         Self::open_service(Service::UploadPack, remote, known, wire)
     }
 
-    /// Connects and shakes hands, to push. The server speaks the old protocol then: it lists all of its references.
+    /// Connects and does the handshake of a push. The server uses the old protocol then and lists all of its
+    /// references.
     pub(super) fn open_to_push(
         remote: &Remote,
         known: &GitServerCache,
@@ -101,10 +102,10 @@ impl Conversation {
         Self::begin(transport, service, wire)
     }
 
-    /// Continues after the handshake of an earlier conversation, if one is remembered. Nothing is sent yet.
+    /// Continues after the handshake of an earlier conversation; `None` if none is remembered. Nothing is sent yet.
     ///
-    /// Protocol 2 has no state over HTTP, so the server does not notice. It may have become another one, though:
-    /// only an answer with the requested content is trusted.
+    /// Protocol 2 has no state over HTTP, so the server cannot tell the difference. But it may be another server now,
+    /// so callers trust only an answer with the requested content.
     pub(super) fn resume(
         remote: &Remote,
         known: &GitServerCache,
@@ -138,7 +139,7 @@ impl Conversation {
 
     /// The server's answer to the handshake, if the next conversation can continue from there.
     ///
-    /// Not if it redirected us: it may send us elsewhere the next time.
+    /// `None` if the server redirected us, because it may redirect the next conversation to another address.
     pub(super) fn advertisement(&self) -> Option<Vec<u8>> {
         let Handshake { server_protocol_version, capabilities, .. } = &self.handshake;
         let format = capabilities.capability("object-format");
@@ -189,7 +190,7 @@ impl Conversation {
         largest: u64,
     ) -> Result<(), Error> {
         let is_without_files = matches!(history, History::NoneNorFiles | History::AllNorFiles);
-        let mut request = FetchRequest { wants, is_without_files };
+        let mut negotiation = Negotiation { wants, is_without_files };
         let shallow = match history {
             History::None | History::NoneNorFiles => Shallow::DepthAtRemote(NonZeroU32::MIN),
             History::All | History::AllNorFiles => Shallow::NoChange,
@@ -202,7 +203,7 @@ impl Conversation {
             ..pack::bundle::write::Options::default()
         };
         let received = gix::protocol::fetch(
-            &mut request,
+            &mut negotiation,
             |reader, progress, stop| {
                 pack::Bundle::write_to_directory(
                     reader,
@@ -238,17 +239,17 @@ impl Conversation {
         self.handshake.capabilities.contains(capability)
     }
 
-    /// What the server says of one of its capabilities.
+    /// The value of a capability of the server.
     pub(super) fn capability(&self, name: &str) -> Option<String> {
         let capability = self.handshake.capabilities.capability(name)?;
         Some(capability.value()?.to_string())
     }
 
-    /// Sends commands and a pack, and reads the report; if `is_banded`, the server's remarks come beside it, and are
-    /// overheard.
+    /// Sends commands and a pack, and reads the report. If `is_banded`, the messages of hooks come beside the report,
+    /// and the wire remembers them.
     ///
     /// # Errors
-    /// Whether anything became of it is known only if the server says so: see [`Wire::unanswered`].
+    /// The error says whether the server may have accepted the push: see [`Wire::unanswered`].
     pub(super) fn send_pack(
         &mut self,
         request: &[u8],
@@ -289,13 +290,13 @@ fn found(reference: &Ref) -> Option<RemoteReference> {
     Some(RemoteReference { name: String::from_utf8(name.to_vec()).ok()?, id, tag })
 }
 
-/// Wants the given commits and has none.
-struct FetchRequest<'a> {
+/// Requests the given commits, and offers none that we have already.
+struct Negotiation<'a> {
     wants: &'a [ObjectId],
     is_without_files: bool,
 }
 
-impl Negotiate for FetchRequest<'_> {
+impl Negotiate for Negotiation<'_> {
     fn mark_complete_and_common_ref(&mut self) -> gix::Result<Action> {
         Ok(Action::MustNegotiate { remote_ref_target_known: Vec::new() })
     }

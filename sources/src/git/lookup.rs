@@ -1,179 +1,220 @@
-//! Finding the requested reference among those of a remote.
+//! Finding the requested reference among those of a remote, and the commits that a fetch asks for.
 //!
 //! Here: a name, the tag of the highest version, and what decides between tags of one version.
 //! Elsewhere: the questions that are asked (`conversation`), what is remembered between operations (`server_cache`).
 
-use tempfile::TempDir;
+use gix::hash::ObjectId;
 
 use super::conversation::{Conversation, History, RemoteReference};
-use super::server_cache::GitServerCache;
+use super::reference::RemoteReferenceQuery;
 use super::wire::Wire;
 use super::{Context, Error, Reference, Remote, scratch_repository, snapshot};
-use crate::versions::Range;
 
 /// Tags that are the same version but for its metadata; their commits have to be examined.
 const MOST_TIED: usize = 64;
 
-/// What is looked for.
-pub(super) enum Sought<'a> {
-    /// A reference by its full name.
-    Name(&'a str),
-    /// The tag of the highest version in a range.
-    Highest(&'a Range),
+/// The prefixes of branches and tags. A repository without any counts as empty.
+const BRANCHES_AND_TAGS: [&str; 2] = ["refs/heads/", "refs/tags/"];
+
+/// One operation on a remote: [`tip`](super::tip) or [`fetch`](super::fetch).
+pub(super) struct Operation<'a> {
+    pub(super) remote: &'a Remote,
+    pub(super) reference: &'a Reference,
+    pub(super) context: &'a Context,
+    pub(super) wire: &'a Wire,
 }
 
-impl Sought<'_> {
-    fn prefix(&self) -> &str {
+/// The request of a fetch in one conversation.
+pub(super) struct FetchRequest {
+    /// The hashes of the commits, and of tags that lead to commits, that the server has to send.
+    pub(super) wants: Vec<ObjectId>,
+    pub(super) history: History,
+    /// The requested commit; without a name if it was requested by its hash.
+    pub(super) target: RemoteReference,
+}
+
+impl RemoteReferenceQuery {
+    fn prefixes(&self) -> Vec<&str> {
         match self {
-            Self::Name(name) => name,
-            Self::Highest(_) => "refs/tags/",
+            Self::Named(name) | Self::CommitOn(_, name) => vec![name.as_str()],
+            Self::Highest(_) => vec!["refs/tags/"],
+            Self::Commit(_) | Self::CommitAnywhere(_) => BRANCHES_AND_TAGS.to_vec(),
         }
     }
 
-    /// The matching references: one, unless tags are of the same version.
+    /// The matching references: for a name one, for a range the tags of the highest version, for a bare commit all.
     fn among(&self, all: Vec<RemoteReference>) -> Vec<RemoteReference> {
         match self {
-            Self::Name(name) => all.into_iter().filter(|found| found.name == *name).collect(),
-            Self::Highest(range) => {
-                let tag = |found: &RemoteReference| {
-                    found.name.strip_prefix("refs/tags/").map(str::to_owned)
-                };
-                let tags: Vec<String> = all.iter().filter_map(tag).collect();
-                let best = range.highest(tags.iter().map(String::as_str));
-                all.into_iter()
-                    .filter(|it| tag(it).is_some_and(|tag| best.contains(&tag.as_str())))
-                    .collect()
+            Self::Named(name) | Self::CommitOn(_, name) => {
+                all.into_iter().filter(|found| found.name == *name).collect()
             }
+            Self::Highest(range) => {
+                let tags = all.iter().filter_map(|it| it.name.strip_prefix("refs/tags/"));
+                let best = range.highest(tags).into_iter().map(|tag| format!("refs/tags/{tag}"));
+                let best: Vec<String> = best.collect();
+                all.into_iter().filter(|it| best.contains(&it.name)).collect()
+            }
+            Self::Commit(_) | Self::CommitAnywhere(_) => all,
         }
     }
 }
 
-/// Finds what is sought: without shaking hands if that was done before, else properly.
-pub(super) fn look(
-    remote: &Remote,
-    sought: &Sought<'_>,
-    reference: &Reference,
-    context: &Context,
-    wire: &Wire,
-) -> Result<RemoteReference, Error> {
-    let known = &context.known;
-    let found = match look_again(remote, sought, known, wire)? {
-        Some(found) => found,
-        None => {
-            let mut conversation = Conversation::open(remote, known, wire)?;
-            let found = look_up(&mut conversation, sought, reference, wire)?;
-            remember(&conversation, remote, known);
-            found
+impl Operation<'_> {
+    /// Finds the reference of a query: without a handshake if an earlier one is remembered, else with one.
+    pub(super) fn look(&self, query: &RemoteReferenceQuery) -> Result<RemoteReference, Error> {
+        let found = match self.look_again(query)? {
+            Some(found) => found,
+            None => {
+                let mut conversation = self.open()?;
+                let found = self.look_up(query, &mut conversation)?;
+                self.remember(&conversation);
+                found
+            }
+        };
+        self.newest(found)
+    }
+
+    /// The request of a fetch. It is looked up in the conversation, except for a bare commit.
+    pub(super) fn fetch_request(
+        &self,
+        query: &RemoteReferenceQuery,
+        conversation: &mut Conversation,
+    ) -> Result<FetchRequest, Error> {
+        let bare = |id: ObjectId| RemoteReference { name: String::new(), id, tag: None };
+        Ok(match query {
+            RemoteReferenceQuery::Named(_) | RemoteReferenceQuery::Highest(_) => {
+                let found = self.look_up(query, conversation)?;
+                self.remember(conversation);
+                let target = self.newest(found)?;
+                let wants = vec![target.tag.unwrap_or(target.id)];
+                FetchRequest { wants, history: History::None, target }
+            }
+            RemoteReferenceQuery::CommitOn(id, _) => {
+                let tip = self.newest(self.look_up(query, conversation)?)?.id;
+                let history = if tip == *id { History::None } else { History::All };
+                FetchRequest { wants: vec![tip], history, target: bare(*id) }
+            }
+            RemoteReferenceQuery::Commit(id) => {
+                FetchRequest { wants: vec![*id], history: History::None, target: bare(*id) }
+            }
+            RemoteReferenceQuery::CommitAnywhere(id) => {
+                let found = self.look_up(query, conversation)?;
+                let mut wants: Vec<ObjectId> = found.into_iter().map(|found| found.id).collect();
+                wants.sort_unstable();
+                wants.dedup();
+                FetchRequest { wants, history: History::All, target: bare(*id) }
+            }
+        })
+    }
+
+    pub(super) fn open(&self) -> Result<Conversation, Error> {
+        Conversation::open(self.remote, &self.context.known, self.wire)
+    }
+
+    /// Looks after a remembered handshake. `None` if there is none, or if its answer does not count.
+    ///
+    /// A reference counts as missing only after a new handshake.
+    fn look_again(
+        &self,
+        query: &RemoteReferenceQuery,
+    ) -> Result<Option<Vec<RemoteReference>>, Error> {
+        let known = &self.context.known;
+        let Some(resumed) = Conversation::resume(self.remote, known, self.wire) else {
+            return Ok(None);
+        };
+        let listed = resumed.and_then(|mut it| it.references(&query.prefixes()));
+        let found = listed.ok().map(|all| query.among(all)).filter(|found| !found.is_empty());
+        if found.is_none() {
+            known.forget(self.remote);
+            self.wire.check()?;
+            self.wire.start_over();
         }
-    };
-    newest(found, remote, context, wire)
-}
+        Ok(found)
+    }
 
-/// Lets the next lookup begin with its question. A reference was found, so the server answers such questions.
-pub(super) fn remember(conversation: &Conversation, remote: &Remote, known: &GitServerCache) {
-    match conversation.advertisement() {
-        Some(said) => known.remember(remote, said),
-        None => known.forget(remote),
-    }
-}
-
-/// Looks without shaking hands again. `None`: it must be asked for properly.
-///
-/// A missing reference counts only after a real handshake: it is not concluded from a remembered one.
-fn look_again(
-    remote: &Remote,
-    sought: &Sought<'_>,
-    known: &GitServerCache,
-    wire: &Wire,
-) -> Result<Option<Vec<RemoteReference>>, Error> {
-    let Some(resumed) = Conversation::resume(remote, known, wire) else { return Ok(None) };
-    let listed = resumed.and_then(|mut talk| talk.references(&[sought.prefix()]));
-    let found = listed.ok().map(|all| sought.among(all)).filter(|found| !found.is_empty());
-    if found.is_none() {
-        known.forget(remote);
-        wire.check()?;
-        wire.start_over();
-    }
-    Ok(found)
-}
-
-/// Looks in a conversation; gives at least one.
-pub(super) fn look_up(
-    conversation: &mut Conversation,
-    sought: &Sought<'_>,
-    reference: &Reference,
-    wire: &Wire,
-) -> Result<Vec<RemoteReference>, Error> {
-    let found = sought.among(conversation.references(&[sought.prefix()])?);
-    if !found.is_empty() {
-        return Ok(found);
-    }
-    // Only now does it matter whether there is anything at all.
-    if conversation.references(&["refs/heads/", "refs/tags/"])?.is_empty() {
-        return Err(Error::EmptyRepository { remote: wire.remote() });
-    }
-    Err(match sought {
-        Sought::Name(_) => super::no_such(reference, wire),
-        Sought::Highest(range) => {
-            Error::NoMatch { remote: wire.remote(), range: range.to_string() }
+    /// Lists the matching references in a conversation; there is at least one.
+    fn look_up(
+        &self,
+        query: &RemoteReferenceQuery,
+        conversation: &mut Conversation,
+    ) -> Result<Vec<RemoteReference>, Error> {
+        let prefixes = query.prefixes();
+        let found = query.among(conversation.references(&prefixes)?);
+        if !found.is_empty() {
+            return Ok(found);
         }
-    })
-}
-
-/// The one whose commit is the youngest; of equal ones the last by name.
-///
-/// Parity(flux): versions that differ by what does not count, such as metadata, are ordered by when they were committed.
-/// Differs(flux): in Flux the order of equally old ones is random.
-pub(super) fn newest(
-    mut found: Vec<RemoteReference>,
-    remote: &Remote,
-    context: &Context,
-    wire: &Wire,
-) -> Result<RemoteReference, Error> {
-    found.sort_by(|a, b| a.name.cmp(&b.name));
-    if let [_, _, ..] = found.as_slice() {
-        if found.len() > MOST_TIED {
-            let remote = wire.remote();
-            let limit = MOST_TIED.to_string();
-            let what = format!("the number of tags that are the same version as {}", found[0].name);
-            return Err(Error::TooLarge { remote, what, limit });
+        let remote = self.wire.remote();
+        // Only now does it matter whether there is anything at all.
+        if prefixes == BRANCHES_AND_TAGS || conversation.references(&BRANCHES_AND_TAGS)?.is_empty()
+        {
+            return Err(Error::EmptyRepository { remote });
         }
-        let times = commit_times(&found, remote, context, wire)?;
-        let mut dated: Vec<_> = times.into_iter().zip(found).collect();
-        dated.sort_by_key(|(time, _)| *time);
-        found = dated.into_iter().map(|(_, found)| found).collect();
+        Err(match query {
+            RemoteReferenceQuery::Highest(range) => {
+                Error::NoMatch { remote, range: range.to_string() }
+            }
+            RemoteReferenceQuery::CommitOn(_, name) => {
+                let branch = name.trim_start_matches("refs/heads/").to_owned();
+                super::no_such(&Reference::Branch(branch), self.wire)
+            }
+            _ => super::no_such(self.reference, self.wire),
+        })
     }
-    found.pop().ok_or_else(|| Error::EmptyRepository { remote: wire.remote() })
-}
 
-/// When commits were made, by the clock of the committer; `None` for an object that is not a commit.
-///
-/// They are fetched without their files where the server can do that, and remembered, since it cannot change.
-fn commit_times(
-    found: &[RemoteReference],
-    remote: &Remote,
-    context: &Context,
-    wire: &Wire,
-) -> Result<Vec<Option<i64>>, Error> {
-    let known = &context.known;
-    let mut missing: Vec<_> = found.iter().map(|found| found.id).collect();
-    missing.retain(|id| known.commit_time(*id).is_none());
-    missing.sort_unstable();
-    missing.dedup();
-    if missing.is_empty() {
-        return Ok(found.iter().map(|found| known.commit_time(found.id).flatten()).collect());
+    /// Lets the next lookup begin with its question. A reference was found, so the server answers such questions.
+    fn remember(&self, conversation: &Conversation) {
+        let known = &self.context.known;
+        match conversation.advertisement() {
+            Some(said) => known.remember(self.remote, said),
+            None => known.forget(self.remote),
+        }
     }
-    let scratch: TempDir = scratch_repository(context)?;
-    let mut conversation = Conversation::open(remote, known, wire)?;
-    conversation.fetch(&missing, History::NoneNorFiles, scratch.path(), remote.limits.file)?;
-    let objects = snapshot::objects(&scratch, &remote.limits)?;
-    let time = |found: &RemoteReference| {
-        let time = known.commit_time(found.id).unwrap_or_else(|| {
-            let time = snapshot::commit_time(found.id, &objects);
-            known.remember_commit_time(found.id, time);
-            time
-        });
-        Ok(time)
-    };
-    found.iter().map(time).collect()
+
+    /// The reference whose commit is the youngest; of equally old ones the last by name.
+    ///
+    /// Parity(flux): versions that differ only by what does not count, such as metadata, are ordered by when they were
+    /// committed.
+    /// Differs(flux): in Flux the order of equally old ones is random.
+    fn newest(&self, mut found: Vec<RemoteReference>) -> Result<RemoteReference, Error> {
+        let remote = self.wire.remote();
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        if let [first, _, ..] = found.as_slice() {
+            if found.len() > MOST_TIED {
+                let what =
+                    format!("the number of tags that are the same version as {}", first.name);
+                return Err(Error::TooLarge { remote, what, limit: MOST_TIED.to_string() });
+            }
+            let times = self.commit_times(&found)?;
+            let mut dated: Vec<_> = times.into_iter().zip(found).collect();
+            dated.sort_by_key(|(time, _)| *time);
+            found = dated.into_iter().map(|(_, found)| found).collect();
+        }
+        found.pop().ok_or(Error::EmptyRepository { remote })
+    }
+
+    /// When commits were made, by the clock of the committer; `None` for an object that is not a commit.
+    ///
+    /// They are fetched without their files where the server can do that, and remembered, since it cannot change.
+    fn commit_times(&self, found: &[RemoteReference]) -> Result<Vec<Option<i64>>, Error> {
+        let known = &self.context.known;
+        let limits = &self.remote.limits;
+        let mut missing: Vec<_> = found.iter().map(|found| found.id).collect();
+        missing.retain(|id| known.commit_time(*id).is_none());
+        missing.sort_unstable();
+        missing.dedup();
+        if missing.is_empty() {
+            return Ok(found.iter().map(|found| known.commit_time(found.id).flatten()).collect());
+        }
+        let scratch = scratch_repository(self.context)?;
+        self.open()?.fetch(&missing, History::NoneNorFiles, scratch.path(), limits.file)?;
+        let objects = snapshot::objects(&scratch, limits)?;
+        let time = |found: &RemoteReference| {
+            known.commit_time(found.id).unwrap_or_else(|| {
+                let time = snapshot::commit_time(found.id, &objects);
+                known.remember_commit_time(found.id, time);
+                time
+            })
+        };
+        Ok(found.iter().map(time).collect())
+    }
 }

@@ -49,17 +49,19 @@ impl fmt::Display for Reference {
     }
 }
 
-/// What is looked for among the references of a remote: a [`Reference`] that was checked.
+/// What a remote is asked for: a [`Reference`] that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RemoteReferenceQuery {
     /// A full reference name, such as `refs/heads/main`.
     Named(String),
     /// The tag of the highest version.
     Highest(Range),
-    /// A commit, wherever it is.
+    /// A commit, by its hash alone.
     Commit(ObjectId),
     /// A commit that a full branch name leads to.
     CommitOn(ObjectId, String),
+    /// A commit that the server refuses to send by its hash alone: all branches and tags are fetched to find it.
+    CommitAnywhere(ObjectId),
 }
 
 impl Reference {
