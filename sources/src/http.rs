@@ -35,13 +35,13 @@ pub struct Tls {
     pub identity: Option<ClientIdentity>,
 }
 
-/// What [`Tls::ca`] does beside the authorities of the system.
+/// How the authorities in [`Tls::ca`] combine with those of the system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trust {
-    /// It takes their place.
+    /// They replace the authorities of the system.
     #[default]
     Instead,
-    /// It is trusted as they are.
+    /// They are trusted in addition.
     Beside,
     /// Nothing is checked: any certificate of any server is accepted.
     Anyone,
@@ -91,7 +91,7 @@ pub fn client(tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error
     client_within(tls, proxy, &Egress::Anywhere)
 }
 
-/// As [`client_within`], for what is kept as it is stored: no body is decompressed on its way.
+/// As [`client_within`], for bodies that are stored as they were sent: no response is decompressed.
 ///
 /// # Errors
 /// As [`client`].
@@ -104,7 +104,8 @@ pub(crate) fn client_undecoded(
     built(builder, tls, Trust::Instead, proxy, egress)
 }
 
-/// As [`client`], for servers that may be asked. Addresses in URLs are for the caller to check, by [`Egress::admits`].
+/// As [`client`], for the servers that `egress` permits. The caller checks IP addresses in URLs with
+/// [`Egress::admits`].
 ///
 /// # Errors
 /// As [`client`].
@@ -188,7 +189,7 @@ pub(crate) fn same_server(origin: &Url, other: &Url) -> bool {
     upgraded || (origin.scheme() == other.scheme() && place(origin) == place(other))
 }
 
-/// What is at the bottom of a chain of errors, in one line.
+/// The innermost error of a chain, on one line.
 ///
 /// The outer errors are "error sending request" and repeat the URL; the innermost is "Connection refused".
 pub fn root_cause(error: &(dyn StdError + 'static)) -> String {

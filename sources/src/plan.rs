@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use reconcile::{Outcome, PlanVerdict, Reason, ReconciledKind};
 use serde_json::Value;
 
-/// Marks the decision of a source's run.
+/// The marker type for the decisions of a run of a source.
 pub struct Fetching;
 
-/// What shapes an artifact besides the revision of its source, by the field of the spec. A change of any of it makes a
-/// new artifact.
+/// The fields of the spec that change the content of an artifact, by name. A change of one makes a new artifact of the
+/// same revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArtifactInputs(BTreeMap<&'static str, Value>);
 
 impl ArtifactInputs {
-    /// With the value of one more field. A field that is absent, false, an empty text or an empty list is not counted.
+    /// Adds the value of a field, unless it is absent, false, an empty text or an empty list.
     #[must_use]
     pub fn with(mut self, field: &'static str, value: impl Into<Value>) -> Self {
         let value = value.into();
@@ -33,7 +33,7 @@ impl ArtifactInputs {
     }
 }
 
-/// True for what a spec or a status leaves out: null, false, an empty text, an empty list.
+/// Whether a spec or a status leaves a value out: null, false, an empty text, an empty list.
 pub(crate) fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -43,14 +43,14 @@ pub(crate) fn says_nothing(value: &Value) -> bool {
     }
 }
 
-/// What the artifact of a source should be like.
+/// The desired state of the artifact of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactDesiredState {
-    /// What the archive is made with.
+    /// The fields of the spec that change the archive.
     pub shape: ArtifactInputs,
 }
 
-/// What the remote has, and what is kept.
+/// The state of the remote and of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactObservedState {
     /// Revision that the remote has now.

@@ -172,7 +172,7 @@ pub struct Store {
     ledger: Ledger,
 }
 
-/// What changes when a file does.
+/// The metadata of a file that change whenever its content changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fingerprint {
     device: u64,
@@ -195,7 +195,7 @@ impl Fingerprint {
 }
 
 impl Store {
-    /// Opens the store in an existing directory, and sweeps out what a crash left unfinished.
+    /// Opens the store in an existing directory, and removes the unfinished files of a crash.
     ///
     /// # Errors
     /// The directory does not exist or cannot be read.
@@ -215,7 +215,7 @@ impl Store {
         self.ledger.total()
     }
 
-    /// Stores what `fill` writes, under a name of its own until it is complete and on the disk.
+    /// Stores what `fill` writes. The file has a temporary name until it is complete and on the disk.
     ///
     /// # Guarantees
     /// Whenever it is interrupted, readers find the old artifact, the new one, or none; never a part.
@@ -289,10 +289,10 @@ impl Store {
         format!("{scheme}{host}/{path}")
     }
 
-    /// Whether an artifact is there and has this digest; one that is gone has not.
+    /// Whether an artifact exists and has this digest.
     ///
-    /// The file is hashed whole, once: as long as its length, times and inode stay, the result is remembered.
-    /// A change that leaves all of them alone takes a broken disk, and is found after the next start.
+    /// The whole file is hashed once, and the result is remembered while its length, times and inode stay the same.
+    /// Only a broken disk changes a file without changing these; that is found after the next start.
     ///
     /// # Errors
     /// The path or digest is not valid, or the file cannot be read.
@@ -305,7 +305,8 @@ impl Store {
         }
     }
 
-    /// Has a second name in the same slot lead to an artifact, in place of where it led before, and gives its URL.
+    /// Makes a second name in the same slot a link to an artifact, in place of an earlier link. Returns the URL of the
+    /// link.
     ///
     /// A link is not an artifact: garbage collection leaves it alone.
     ///
@@ -375,7 +376,7 @@ impl Store {
         })
     }
 
-    /// The tree that another caller has extracted of the archive with this digest, or the one that `load` gives.
+    /// The tree of the archive with this digest, if another caller has extracted it, or else the result of `load`.
     pub(crate) fn share<E: From<Error>>(
         &self,
         digest: &str,
@@ -386,10 +387,10 @@ impl Store {
         self.cache.get_or_load((digest.to_owned(), *options), load)
     }
 
-    /// Removes what the slot no longer needs, and returns those paths.
+    /// Removes the artifacts that a slot no longer needs, and returns their paths.
     ///
-    /// Every artifact but those of `keep` goes once it is older than the retention time;
-    /// of the rest, the oldest go until no more than the retention records are left, `keep` included.
+    /// Artifacts in `keep` stay. Others are removed if they are older than the retention time; of the rest, the oldest
+    /// are removed until no more artifacts are left than the retention records, those in `keep` included.
     ///
     /// # Errors
     /// A path of `keep` is not in the slot, or the disk refuses; all that can be removed is still removed.

@@ -61,7 +61,7 @@ pub const MANAGER: &str = "helm-controller";
 
 /// The owner of a release: the object that keeps its status and announces its events.
 ///
-/// The release is another thing than its owner: one owner may have many, each with its own records, journal and wait.
+/// An owner may have several releases, each with its own records, journal and wait.
 pub(crate) trait Owner: Send + Sync + 'static {
     /// The kind, for the log.
     const KIND: &'static str;
@@ -73,11 +73,11 @@ pub(crate) trait Owner: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The status of the release, as decisions see it.
+    /// The status of the release, as the engine reads it.
     fn status(&self) -> ReleaseStatus;
 
-    /// Keeps what was decided, and announces what happened; `inventory` is given where objects changed. The write may
-    /// be kept back until the next step, but for [`Owner::settle`].
+    /// Writes a report to the status, and announces its events. `inventory` is given if objects changed. The write may
+    /// be delayed until the next step or [`Owner::settle`].
     fn tell(
         &self,
         report: &Report,
@@ -85,7 +85,7 @@ pub(crate) trait Owner: Send + Sync + 'static {
         desired: &ReleaseDesiredState,
     ) -> impl Future<Output = Result<(), Outcome>> + Send;
 
-    /// Keeps what was kept back.
+    /// Writes what [`Owner::tell`] delayed.
     fn settle(&self) -> impl Future<Output = Result<(), Outcome>> + Send;
 
     /// Whether the owner was changed, suspended or deleted since the run began: another run has to decide.
@@ -94,16 +94,16 @@ pub(crate) trait Owner: Send + Sync + 'static {
     /// Whether a user asked for everything to be compared.
     fn is_asked(&self) -> bool;
 
-    /// Another owner of the release whose newest record and journal these are: its node, if it is another object, and
-    /// the message with what to do.
+    /// Another owner of the release with this newest record and journal: its node, if it is not the same object, and the
+    /// message that says what to do.
     fn rival(
         &self,
         journal: Option<&Journal>,
         last: &Record,
     ) -> Option<(Option<ObjectKey>, String)>;
 
-    /// Does what comes before an operation that makes a new revision, each time one is prepared; the text is why the
-    /// operation fails. It may be done again.
+    /// Prepares an operation that makes a new revision. The returned text says why the operation fails. It is called
+    /// for each preparation, so it must be repeatable.
     fn before(
         &self,
         _: &ClusterTarget,
@@ -132,7 +132,7 @@ pub(crate) struct DesiredRelease {
     pub(crate) desired: ReleaseDesiredState,
     pub(crate) options: ActionOptions,
     pub(crate) values: Map,
-    /// None where a release goes.
+    /// The chart; `None` if the release is being uninstalled.
     pub(crate) chart: Option<Arc<LoadedChart>>,
     pub(crate) post: Arc<PostRenderers>,
     /// Expressions that judge objects in place of the usual rules.
@@ -148,12 +148,12 @@ impl DesiredRelease {
         self.desired.drift != DriftMode::Disabled && !self.desired.deleted
     }
 
-    /// A text without what came from Secrets.
+    /// A text without the values of Secrets.
     pub(crate) fn masked(&self, text: &str) -> String {
         self.secrets.mask(text)
     }
 
-    /// What was seen without what came from Secrets: statuses and events of objects may quote their fields.
+    /// The state of live objects without the values of Secrets, which statuses and events of objects may quote.
     pub(crate) fn masked_live(&self, mut live: Live) -> Live {
         let hook = match &mut live.hook {
             Some(HookObject::Ours { health, .. }) => Some(health),

@@ -70,10 +70,10 @@ pub const OWNERSHIP: Ownership = Ownership {
     manager: MANAGER,
 };
 
-/// What a Kustomization remembers between runs.
+/// The state of a Kustomization that this process keeps between runs.
 #[derive(Default)]
 pub struct KustomizationState {
-    /// When every object is compared again, also those that are remembered as unchanged.
+    /// When every object is compared again, unchanged ones included.
     verify_at: Option<Instant>,
     /// When every object was last compared.
     verified: Option<Time>,
@@ -89,13 +89,13 @@ pub struct KustomizationState {
     retries: Retries,
     /// Objects that another manager changes again and again.
     contests: Arc<Mutex<Contests>>,
-    /// What is applied and waited for.
+    /// The desired state that was applied and that runs wait for.
     waiting: Option<Waiting>,
-    /// What attempts changed of which no audit was written.
+    /// The changes of attempts without an audit yet.
     attempts: Attempts,
 }
 
-/// A wait under way, which would otherwise be built anew for every run.
+/// A wait in progress. It keeps the build, so that the next run need not build again.
 struct Waiting {
     generation: i64,
     /// Digest of the artifact.
@@ -104,7 +104,7 @@ struct Waiting {
     observation: Observation,
 }
 
-/// A build whose objects are applied and well.
+/// A build whose objects are applied and healthy.
 struct SettledBuild {
     generation: i64,
     digest: String,
@@ -114,7 +114,7 @@ struct SettledBuild {
     /// Whether the health checks name objects that are not among those applied, which no watch of applied objects
     /// reports.
     asks_others: bool,
-    /// What is not built although a kustomization names it.
+    /// Warnings about files that a kustomization names and that are not built.
     warnings: Vec<String>,
 }
 
@@ -122,7 +122,7 @@ impl DependencyTarget for KustomizationController {
     type Object = Kustomization;
 }
 
-/// What a run has besides its outcome.
+/// The details of a run that the status and events report in addition to its outcome.
 #[derive(Default)]
 pub struct KustomizationRunDetails {
     /// The revision that the run was about; empty when it did not get that far.
@@ -132,18 +132,18 @@ pub struct KustomizationRunDetails {
     /// Digest of the build, if there was one.
     digest: Option<String>,
     changes: Vec<(ObjectId, apply::Action)>,
-    /// What was left out of a build that was applied to its end.
+    /// Warnings about what was left out of a build that was applied completely.
     warnings: Vec<String>,
-    /// It was refused, and will be until something changes.
+    /// Whether the API server refused an object and will refuse it until something changes.
     is_permanent: bool,
 }
 
-/// What a run leaves besides.
+/// Further results of a run.
 #[derive(Default)]
 struct KustomizationRunResults {
     /// Objects that were healthy when last observed, and the resourceVersions in which they were.
     healthy: BTreeMap<ObjectId, u64>,
-    /// What it changed, as an audit lists it.
+    /// The changes of the run, for its audit.
     audited: Vec<ObjectChange>,
 }
 
@@ -160,7 +160,7 @@ impl Deref for Session<'_> {
     }
 }
 
-/// A run that has nothing but its outcome, about a revision.
+/// The report of a run about a revision that has only an outcome.
 fn early(object: &Arc<Kustomization>, revision: &str, outcome: Outcome) -> KustomizationRunReport {
     let came = KustomizationRunDetails {
         revision: revision.to_owned(),
@@ -241,7 +241,7 @@ impl ApplierKind for KustomizationController {
         own.applied.moved();
     }
 
-    /// An attempt that waits is audited when its object is suspended; when a window closes, it goes on.
+    /// A waiting attempt is audited when its object is suspended. It continues when a window closes.
     async fn is_under_way(
         session: &applier::Session<Self>,
         object: &Arc<Kustomization>,
@@ -339,7 +339,7 @@ impl ApplierKind for KustomizationController {
     }
 }
 
-/// Whether all of a build is applied and healthy, also where another manager keeps undoing it.
+/// Whether a build is applied completely and healthy. An object that another manager keeps changing does not count.
 fn is_at_end(outcome: &Outcome) -> bool {
     outcome.is_settled() || matches!(outcome, Outcome::Failed(why, ..) if *why == reason::CONTESTED)
 }
@@ -401,8 +401,8 @@ impl Session<'_> {
         self.apply(object, timeouts, artifact, &desired_kustomization, &target).await
     }
 
-    /// What has to be compared: more than what drifted when the interval has passed, at a scheduled time, or if a
-    /// reconciliation was requested.
+    /// Which objects this run compares. After the interval, at a scheduled time, or on request, these are more than
+    /// those that drifted.
     fn verify(&self, object: &Kustomization) -> Verify {
         if hold_conditions::is_asked(object) {
             return Verify::Everything;
@@ -510,7 +510,7 @@ impl Session<'_> {
         ended
     }
 
-    /// Remembers what the next run may rely on.
+    /// Remembers the results of a run for the next one.
     fn remember(
         &self,
         judged: BuildIdentity,
@@ -556,7 +556,7 @@ impl Session<'_> {
         }
     }
 
-    /// Remembers when more than what drifted was compared, which is due again after the interval.
+    /// Remembers a comparison of more objects than those that drifted. The next one is due after the interval.
     fn remember_comparison(
         &self,
         object: &Kustomization,
@@ -574,13 +574,13 @@ impl Session<'_> {
         }
     }
 
-    /// Whether a build was applied to its end, so that what differs from it is drift.
+    /// Whether a build was applied completely, so that any difference from it is drift.
     fn is_applied(&self, object: &Kustomization, judged: &BuildIdentity) -> bool {
         let is_reported = || report::was_applied(object, &judged.revision, &judged.digest);
         self.memory().applied.is(judged, is_reported)
     }
 
-    /// An attempt that a lifecycle does not let begin.
+    /// Reports an attempt that a lifecycle does not permit to begin.
     async fn not_begun(
         &self,
         object: &Arc<Kustomization>,

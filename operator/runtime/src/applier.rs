@@ -43,7 +43,7 @@ use windlass_cluster::events::Event;
 use windlass_cluster::kind::OurKind;
 use windlass_serve::settings::Settings;
 
-/// A kind that applies objects, as the run needs it.
+/// What the run of an object needs from its kind, if the kind applies objects.
 pub trait ApplierKind: Sized + 'static {
     /// The kind.
     type Object: OurKind + Applier;
@@ -54,16 +54,16 @@ pub trait ApplierKind: Sized + 'static {
     /// The conditions that the kind sets beside `Ready`, `Reconciling` and `Stalled`; others in the status are kept.
     const OWNED: &'static [&'static str];
 
-    /// What an object remembers between runs besides what all appliers do.
+    /// The state of an object between runs that only this kind has. [`ApplierState`] has the state of every applier.
     type Own: Default + Send + 'static;
     /// The durations of a spec, checked.
     type Timeouts: Copy + Send + Sync + 'static;
-    /// What a spec names besides a cluster and an account, as it was read.
+    /// The content of the objects that a spec names, except for the kubeconfig and the ServiceAccount.
     type SpecInputs: Send;
-    /// What a run has besides its outcome.
+    /// The details of a run that this kind reports in addition to the outcome.
     type RunDetails: Default + Send;
 
-    /// Why a dependency that is ready does not suffice yet for an object that is about to apply a revision.
+    /// Whether a ready dependency must still apply `revision` before `object` may apply it; `None` if it need not.
     fn stale(
         _dependency: &Self::Object,
         _object: &Self::Object,
@@ -80,26 +80,28 @@ pub trait ApplierKind: Sized + 'static {
     /// The source that the spec names.
     fn source(object: &Self::Object) -> Option<ObjectKey>;
 
-    /// Whether the status says that the artifact of a revision was applied, or that it was tried.
+    /// Whether a run applied, or tried to apply, the artifact of a revision, according to the status.
     fn has_tried(object: &Self::Object, revision: &str) -> bool;
 
-    /// What others depend on: while it stays the same, none of them is woken.
+    /// The state that dependents read, as a string. A change of the string wakes the dependents.
     fn announcement(object: &Self::Object) -> String;
 
-    /// Checks what can be checked without a cluster and expressions.
+    /// Checks the fields of the spec that need neither a cluster nor the evaluation of an expression.
     fn check(object: &Self::Object) -> Result<Self::Timeouts, Outcome>;
 
     /// Interval and retry interval.
     fn pace(timeouts: &Self::Timeouts) -> Pace;
 
-    /// When the wait that goes on was last observed; nothing if a run has more to do than observe it.
+    /// The last observation of the wait that is in progress; `None` if the next run must do more than observe this
+    /// wait.
     fn observation(session: &Session<Self>, object: &Self::Object) -> Option<Observation>;
 
     /// The object is now applied to another cluster or as another user: forgets what was remembered about applied
     /// objects.
     fn moved(own: &mut Self::Own);
 
-    /// Whether an operation is under way that must not stop where it is. Asked only while the object may not go on.
+    /// Whether an operation is in progress that must not be interrupted at its current step. A run calls this only
+    /// while the object is suspended or its windows are closed.
     fn is_under_way(
         _session: &Session<Self>,
         _object: &Arc<Self::Object>,
@@ -107,14 +109,13 @@ pub trait ApplierKind: Sized + 'static {
         std::future::ready(Ok(false))
     }
 
-    /// What a run would do if no window stood in its way.
+    /// What a run would do if the windows were open.
     fn pending(
         session: &Session<Self>,
         object: &Arc<Self::Object>,
     ) -> impl Future<Output = Pending> + Send;
 
-    /// Lets an operation that is under way reach the next place at which nothing is half done, because the object was
-    /// suspended.
+    /// Continues the operation of a suspended object until a step at which it can be interrupted.
     fn stop(
         session: &Session<Self>,
         object: &Arc<Self::Object>,
@@ -130,7 +131,7 @@ pub trait ApplierKind: Sized + 'static {
     /// Where an object was when it was suspended.
     fn where_stopped(object: &Self::Object) -> String;
 
-    /// A suspended object waits for nothing.
+    /// Ends the waits of an object, because the object is suspended.
     fn waits_no_more(_own: &mut Self::Own) {}
 
     /// Reads what the spec names besides a cluster and an account.
@@ -140,7 +141,8 @@ pub trait ApplierKind: Sized + 'static {
         references: &mut References,
     ) -> impl Future<Output = Result<Self::SpecInputs, Outcome>> + Send;
 
-    /// A run behind the gate; nothing where the spec changed meanwhile.
+    /// Reconciles an object after the gate opened. `None` means that something changed meanwhile and that the next run
+    /// must begin at once.
     fn reconcile(
         session: &Session<Self>,
         object: &Arc<Self::Object>,
@@ -148,7 +150,7 @@ pub trait ApplierKind: Sized + 'static {
         timeouts: Self::Timeouts,
     ) -> impl Future<Output = Result<Option<RunReport<Self>>, ClusterError>> + Send;
 
-    /// The object goes: so does what it applied. `None` once nothing is left of it.
+    /// Removes the applied objects, because their owner is being deleted.
     fn finalize(
         session: &Session<Self>,
         object: &Arc<Self::Object>,
@@ -163,7 +165,7 @@ pub trait ApplierKind: Sized + 'static {
     /// Status and events of the end of a run; log lines are written here.
     fn report(session: &Session<Self>, ended: RunReport<Self>, end: &End) -> Report<Self>;
 
-    /// How soon an object that is as it should be is observed again, where not after the interval.
+    /// The time until the next check of an object that is as it should be; `None` stands for the interval.
     fn next_look(_own: &Self::Own) -> Option<Duration> {
         None
     }
@@ -172,13 +174,13 @@ pub trait ApplierKind: Sized + 'static {
 /// How often a spec wants something done.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// How long after a run that came to its end the next one begins.
+    /// The time from a run that ended without a failure to the next run.
     pub interval: Duration,
-    /// How long after a failure the next run begins.
+    /// The time from a failed run to the next run.
     pub retry: Duration,
 }
 
-/// What a run would do if no window stood in its way.
+/// What a run would do if the windows were open.
 pub enum Pending {
     /// Nothing: the object is ready, of this spec and at this revision.
     Nothing,
@@ -188,15 +190,16 @@ pub enum Pending {
     Change(String),
 }
 
-/// How far a run came.
+/// The result of a run.
 pub struct RunReport<K: ApplierKind> {
     /// The object as the last write left it.
     pub object: Arc<K::Object>,
     /// How the run ended.
     pub outcome: Outcome,
-    /// What the kind tells besides.
+    /// The details that the kind reports in addition.
     pub came: K::RunDetails,
-    /// How long the status does not report the outcome, since it will mostly be over by then.
+    /// If set, the status is not written now, because the cause of the outcome will probably be gone after this time.
+    /// The next run begins then.
     pub unsaid_for: Option<Duration>,
 }
 
@@ -207,13 +210,13 @@ impl<K: ApplierKind> RunReport<K> {
     }
 }
 
-/// How far the removal of an object came.
+/// The result of one attempt to finalize an object.
 pub enum FinalizeOutcome<K: ApplierKind> {
-    /// Nothing is left that is ours: the finalizer goes.
+    /// No applied object is left to remove, so the finalizer can be removed.
     Done(Arc<K::Object>),
-    /// It goes on later.
+    /// A later run continues the removal.
     Later(Box<RunReport<K>>, Option<K::Timeouts>),
-    /// Something changed meanwhile: the next run decides anew, at once.
+    /// Something changed meanwhile. The next run begins at once and decides again.
     Anew,
 }
 
@@ -295,10 +298,10 @@ impl<K: ApplierKind> ControllerKind for K {
     }
 }
 
-/// How soon a run that the API server refused to record is repeated.
+/// The time until a run is repeated whose result the API server refused to record.
 pub const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
-/// Everything that one run needs at hand.
+/// The object, the shared context and the state that one run uses.
 pub struct Session<K: ApplierKind> {
     /// What every run may use.
     pub context: Arc<Context>,
@@ -314,7 +317,8 @@ pub struct Session<K: ApplierKind> {
     own: Arc<Mutex<K::Own>>,
 }
 
-/// What others depend on: whether the object is ready, of its newest spec, and at which revision.
+/// The state that dependents read: whether the object is ready, whether its status is of the newest spec, and its
+/// revision.
 pub fn announcement<O: OurKind + ReconciledObject>(object: &O, revision: Option<&str>) -> String {
     let generation = object.meta().generation.unwrap_or_default();
     let ready = object.condition("Ready").map_or("", |it| it.status.as_str());
@@ -361,7 +365,7 @@ async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<Context>) -> Opt
     again.into_iter().chain(session.suspension_audit_due_in()).min()
 }
 
-/// When an object that is as it should be is observed again: after its interval, with its own jitter.
+/// The time until the next run of an object that is as it should be: its interval with its own jitter.
 pub fn interval<O: OurKind>(object: &O, pace: Pace, settings: &Settings) -> Duration {
     let seed = reconcile::seed(&object.uid().unwrap_or_default());
     let interval = pace.interval.max(SHORTEST_INTERVAL);
@@ -446,8 +450,8 @@ impl<K: ApplierKind> Session<K> {
         self.context.work_queue.set_edges(&self.node, Edge::Reference, BTreeSet::from([namespace]));
     }
 
-    /// What the gate says once dependencies are known; nothing if it is open. Suspension and windows were asked about
-    /// before anything was resolved.
+    /// The outcome with which the dependencies end a run; `None` if the run may continue. The caller has already
+    /// checked suspension and windows.
     pub async fn gate(
         &self,
         object: &Arc<K::Object>,
@@ -486,7 +490,7 @@ impl<K: ApplierKind> Session<K> {
         policies.is_verified_only(&self.node.namespace).unwrap_or(true)
     }
 
-    /// The cluster and the user with which it is applied; reads nothing else that the spec names.
+    /// The cluster and the user with which the object is applied. No other object that the spec names is read.
     ///
     /// # Errors
     /// The outcome of a run that has no target.
@@ -497,7 +501,8 @@ impl<K: ApplierKind> Session<K> {
         target
     }
 
-    /// What the spec names: the cluster and the user with which it is applied, and what the kind reads besides.
+    /// Everything that the spec names: the cluster and the user with which the object is applied, and the inputs of the
+    /// kind.
     ///
     /// # Errors
     /// The outcome of a run that lacks one of them.
@@ -533,7 +538,7 @@ impl<K: ApplierKind> Session<K> {
         interval(object, K::pace(timeouts), &self.context.settings)
     }
 
-    /// Says how the run ended, and when the next one is due.
+    /// Writes the status and the events of a run that ended. Returns the time until the next run.
     ///
     /// # Errors
     /// The API server did not record it.

@@ -25,13 +25,14 @@ pub fn origin_revision(artifact: &Artifact) -> &str {
 /// Largest archive that is fetched from another shard; Flux sets no limit to it.
 const MAX_ARTIFACT_BYTES: u64 = 1 << 30;
 
-/// Why an artifact cannot be had.
+/// Why an artifact cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArtifactError {
-    /// The store that should have it does not: its source has still to be reconciled, as after a start on an empty volume.
+    /// The store does not have the artifact yet, for example after a start on an empty volume. The source has to be
+    /// reconciled first.
     #[error("{0}")]
     NotInStorage(String),
-    /// It is there and cannot be used, or its store cannot be reached.
+    /// The artifact is there and cannot be used, or its store cannot be reached.
     #[error("{0}")]
     Unusable(String),
 }
@@ -57,11 +58,11 @@ impl ArtifactError {
         Self::Unusable("reading it was interrupted".to_owned())
     }
 
-    /// The result of a reconciliation that needs the artifact. The message begins with `what`. A missing artifact is looked
-    /// for again when the source changes, at `again` at the latest.
+    /// The outcome of a run that needs the artifact. The message begins with `what`. If the artifact is missing, a
+    /// change of the source begins the next run, which begins at `again` at the latest.
     ///
-    /// Parity(flux): an artifact that is not in the storage yet is waited for, which is in the log and no event: after a start
-    /// on an empty volume it is so for every object.
+    /// Parity(flux): the object waits for an artifact that is not in the storage yet. The log reports the wait and no
+    /// event does, because after a start on an empty volume every object waits.
     pub fn ends(self, source: &ObjectKey, what: &str, again: Time) -> Outcome {
         let text = format!("{what}: {self}");
         match self {
@@ -74,7 +75,7 @@ impl ArtifactError {
     }
 }
 
-/// The files of an artifact. One that is `elsewhere` is fetched over HTTP, from where its source's status says.
+/// The files of an artifact. If the artifact is `elsewhere`, they are fetched from the URL in the status of its source.
 ///
 /// # Errors
 /// Why it cannot be had.

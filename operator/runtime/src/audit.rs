@@ -52,16 +52,16 @@ const MAX_TEXT_BYTES: usize = 250;
 /// How many causes are listed.
 const MAX_LISTED_CAUSES: usize = 32;
 
-/// How many approvals of a phase are listed where more do not fit.
+/// The most approvals of a phase that an audit lists, one number for each attempt to make it fit.
 const MAX_APPROVALS_PER_PHASE: [usize; 2] = [4, 0];
 
 /// How many answers of lifecycles are listed where more do not fit.
 const MAX_LISTED_LIFECYCLE_ANSWERS: usize = 16;
 
-/// How many audits are created later at most, where the API server does not take them.
+/// The most audits that wait in memory for another attempt, because the API server did not create them.
 const MAX_PENDING_AUDITS: usize = 512;
 
-/// How soon that is tried again.
+/// The time until the next attempt.
 const PENDING_AUDIT_RETRY_DELAY: Duration = Duration::from_secs(3);
 
 /// Corrections of an object within so many seconds are one audit.
@@ -77,12 +77,12 @@ pub fn resource() -> Resource {
     }
 }
 
-/// What was last said of audits that cannot be written, so that it is said once.
+/// The last reason why an audit could not be written. A reason is reported once.
 #[derive(Default)]
 struct LastAuditError(Mutex<Option<String>>);
 
 impl LastAuditError {
-    /// Whether a reason is another than the last one.
+    /// Remembers a reason; returns whether it differs from the last one.
     fn is_new(&self, why: Option<&str>) -> bool {
         let mut last = self.0.lock();
         let is_new = last.as_deref() != why;
@@ -106,7 +106,7 @@ struct Creation {
     text: String,
     /// Another audit had its name.
     is_displaced: bool,
-    /// The API server was at fault, and may take it later.
+    /// The API server failed and may create it later.
     is_owed: bool,
 }
 
@@ -122,8 +122,8 @@ impl Creation {
     }
 }
 
-/// Whether two audits are about the same operation of the same object. What else they say may differ: after a crash less may
-/// be known.
+/// Whether two audits are about the same operation of the same object. Their other fields may differ, because after a
+/// crash less may be known.
 fn is_same(one: &Object, other: &Object) -> bool {
     let operation = |of: &Object| {
         let spec = of.get("spec");
@@ -133,7 +133,7 @@ fn is_same(one: &Object, other: &Object) -> bool {
     operation(one) == operation(other)
 }
 
-/// Creates an audit; one of its name that is there already is read.
+/// Creates an audit. If one of its name exists, it is read and compared.
 async fn create(context: &Context, audit: &Object) -> Creation {
     let resource = resource();
     let cluster = &context.cluster;
@@ -170,7 +170,7 @@ async fn create(context: &Context, audit: &Object) -> Creation {
     }
 }
 
-/// Audits that the API server did not take for a reason of its own: they are created later, as long as the process lives.
+/// Audits that the API server failed to create. This process tries to create them again as long as it lives.
 #[derive(Default)]
 struct AuditRetryQueue(Mutex<VecDeque<Object>>);
 
@@ -296,7 +296,7 @@ fn object(namespace: &str, name: &str, spec: ReleaseAuditSpec) -> Result<Object,
     Object::new(value).map_err(|error| error.to_string())
 }
 
-/// An audit of a size that is stored: what is listed goes before what is counted.
+/// Shortens an audit to the largest size that is stored. Lists are dropped, and their entries are counted as omitted.
 fn fitted(mut spec: ReleaseAuditSpec) -> ReleaseAuditSpec {
     spec.message = spec.message.map(|text| cut(&text, MAX_MESSAGE_BYTES));
     for cause in &mut spec.causes {
@@ -428,14 +428,14 @@ pub fn stretch(now: Time) -> i64 {
     now.as_second().div_euclid(CORRECTION_SECONDS)
 }
 
-/// What names the audit of a correction: when, and which objects.
+/// The key of the audit of a correction: the stretch of time and the corrected objects.
 pub fn correction_key(stretch: i64, changes: &[ObjectChange]) -> String {
     let objects: Vec<String> = changes.iter().map(|it| it.id.to_string()).collect();
     format!("correct {stretch} {}", objects.join(" "))
 }
 
-/// What a user asked of an object by an annotation; `None` without it. Another annotation names the user, and counts only if
-/// the same program wrote it.
+/// The request that a user made by the annotation `key`; `None` without the annotation. Another annotation names the
+/// user. It counts only if the same field manager wrote both.
 pub fn request(meta: &ObjectMeta, key: &str) -> Option<ManualRequest> {
     let at = meta.annotations.as_ref()?.get(key)?;
     let manager = manager_of_annotation(meta, key);
@@ -446,7 +446,7 @@ pub fn request(meta: &ObjectMeta, key: &str) -> Option<ManualRequest> {
     Some(ManualRequest { at: cut(at, 200), manager, ..asked.unwrap_or_default() })
 }
 
-/// Who asked for something and why, as two annotations say that this field manager wrote.
+/// The user and the reason of a request, from two annotations; they count only if `manager` wrote them.
 pub fn claim(
     meta: &ObjectMeta,
     manager: &str,

@@ -23,7 +23,7 @@ use windlass_serve::settings::Settings;
 /// The API group of the sources.
 pub const SOURCES: &str = "source.toolkit.fluxcd.io";
 
-/// A kind whose artifacts other objects name. The type that runs the kind implements it.
+/// A kind of sources, whose artifacts other objects use. The type that runs the kind implements it.
 pub trait Provider {
     /// The kind.
     type Object: OurKind + crds::ArtifactSource;
@@ -31,7 +31,7 @@ pub trait Provider {
     /// Whether windlass runs the kind, so that the status has an `observedGeneration`.
     const IS_RUN: bool = true;
 
-    /// Why its artifact does not count as verified; nothing if it does.
+    /// Why the artifact of an object does not count as verified; `None` if it does.
     fn unverified(_object: &Self::Object) -> Option<String> {
         Some(format!("windlass cannot verify a source of kind {}", Self::Object::kind(&())))
     }
@@ -46,7 +46,7 @@ pub trait Provider {
 #[derive(Clone, Copy)]
 struct OfKind {
     find: fn(&TypeMap, &ObjectKey, &Settings) -> Option<SourceSnapshot>,
-    /// Returns once they were listed; false if the watch ended before.
+    /// Waits until the objects of the kind were listed; false if the watch ended before.
     listed: fn(&TypeMap) -> BoxFuture<'_, bool>,
 }
 
@@ -56,12 +56,12 @@ pub struct Catalog {
     kinds: BTreeMap<String, OfKind>,
 }
 
-/// A source, as the objects that read from it need to know it.
+/// The state of a source that the objects which use it need.
 #[derive(Debug, Clone)]
 pub struct SourceSnapshot {
     /// Its artifact.
     pub artifact: Option<Artifact>,
-    /// Why what its status names is not used as its artifact.
+    /// Why the artifact in its status is not accepted as its own.
     pub denied: Option<String>,
     /// Whether its artifact is in another process' store, and comes over HTTP.
     pub is_elsewhere: bool,
@@ -99,8 +99,8 @@ impl SourceSnapshot {
         Err(Outcome::Blocked(SOURCE_NOT_VERIFIED, text, Wake::on([source.clone()])))
     }
 
-    /// Why the store does not prove what the status says. A user who may write a status, as Flux's role for editors
-    /// permits, could claim anything there.
+    /// Why the store has no proof that the artifact was verified; `None` if it has one. The status is no proof, because
+    /// Flux's role for editors permits users to write it.
     fn unproven(&self, store: &Store, source: &ObjectKey) -> Option<String> {
         // Without an artifact nothing is applied.
         let artifact = self.artifact.as_ref()?;
@@ -122,7 +122,7 @@ impl SourceSnapshot {
     }
 }
 
-/// Why the artifact of a source may not be what its spec says.
+/// Why the artifact of a source may not match its spec; `None` if it does.
 ///
 /// Parity(flux): helm-controller 1.6 `isHelmChartReady`; a Kustomization takes the last artifact without this check.
 fn not_current<K: Provider>(object: &K::Object) -> Option<String> {
@@ -143,7 +143,7 @@ fn not_current<K: Provider>(object: &K::Object) -> Option<String> {
     if is_stalled { message("Stalled") } else { None }
 }
 
-/// What the objects that check [`SourceSnapshot::not_current`] have to know of a source.
+/// A string that changes with [`SourceSnapshot::not_current`] of a source, for the objects that check it.
 pub fn currency<K: Provider>(object: &K::Object) -> String {
     format!("{:?} {}", object.observed_generation(), not_current::<K>(object).is_none())
 }
@@ -154,7 +154,7 @@ impl Catalog {
         Self { kept, kinds: BTreeMap::new() }
     }
 
-    /// Has the objects of a kind found.
+    /// Adds a kind to the catalog.
     pub fn add<K: Provider>(&mut self) {
         let listed = |kept: &TypeMap| kept.listed::<K::Object>().boxed();
         self.kinds.insert(K::Object::kind(&()).into_owned(), OfKind { find: found::<K>, listed });
@@ -162,7 +162,7 @@ impl Catalog {
 
     /// The source that a node stands for; `None` if there is none of that name, or if its kind is not a source.
     ///
-    /// What its status names is its artifact only if it can be its own.
+    /// The artifact in its status counts only if its path or URL is one of this object.
     pub fn find(&self, node: &ObjectKey, settings: &Settings) -> Option<SourceSnapshot> {
         let kind = self.kinds.get(&node.kind)?;
         let mut found = (kind.find)(&self.kept, node, settings)?;

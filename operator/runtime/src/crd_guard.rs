@@ -33,7 +33,7 @@ use windlass_cluster::objects::Mode;
 use windlass_cluster::{Cluster, ClusterError};
 use windlass_serve::settings::CrdGuard;
 
-/// Attempts at a definition that others write at the same time.
+/// The most attempts to write a definition that other clients write at the same time.
 const UNMARK_ATTEMPTS: u32 = 4;
 
 /// Whether an object is a definition.
@@ -54,7 +54,7 @@ pub enum ManifestPermission {
     Refused(String),
 }
 
-/// What was done with a live definition that is not wanted any more.
+/// The result of removing a live definition that the manifests no longer contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Removal {
     /// It was deleted, and had no objects.
@@ -74,7 +74,7 @@ pub struct Guard<'a> {
 }
 
 impl<'a> Guard<'a> {
-    /// At a target, for the identity that applies there and the object that has it applied, which is in a namespace.
+    /// The guard at a target, for an object in `namespace` that applies definitions there.
     pub fn new(context: &'a Context, target: &'a ClusterTarget, namespace: &'a str) -> Self {
         Self { context, target, namespace }
     }
@@ -88,7 +88,7 @@ impl<'a> Guard<'a> {
         !self.is_off() && is_definition(manifest) && Policy::of(manifest) == Ok(Policy::Skip)
     }
 
-    /// Whether annotations that loosen the guard count.
+    /// Whether the annotations count that permit what the guard would refuse.
     fn is_trusted(&self) -> bool {
         !self.target.is_impersonated() || self.context.settings.tenant_crd_force
     }
@@ -156,8 +156,8 @@ impl<'a> Guard<'a> {
         })
     }
 
-    /// A dry-run does not know of fields of other tools that are taken over before the write, and are removed by it if the
-    /// manifest lacks them.
+    /// Removes from the result of a dry-run the fields that the write will remove. Before the write windlass takes
+    /// fields over from other tools, which a dry-run does not do, and the write removes those that the manifest lacks.
     fn without_what_goes(
         &self,
         mut dry: Object,
@@ -179,7 +179,7 @@ impl<'a> Guard<'a> {
         dry
     }
 
-    /// What would break if the definition were the new one; none if nothing would.
+    /// Why the new definition must not replace the live one, as lines of a message; `None` if it may.
     async fn judged(
         &self,
         live: &Object,
@@ -201,8 +201,8 @@ impl<'a> Guard<'a> {
         Ok(Some(verdict.lines(is_named)))
     }
 
-    /// Moves objects out of the versions that a manifest drops, to be called before it is written. Nothing is done
-    /// where none is dropped. What has it applied says with `is_stopped` whether that goes on.
+    /// Moves objects out of the versions that a manifest drops. Call it before the manifest is written. The move ends
+    /// early when `is_stopped` returns true.
     ///
     /// # Errors
     /// Why they cannot be moved, or that it was stopped.
@@ -238,8 +238,9 @@ impl<'a> Guard<'a> {
         migrate::migrate(self.target, &resource, live, manifest, manager, is_stopped).await
     }
 
-    /// Removes a live definition that left the manifests; `mine` are the marks of its owner, and `propagation` is as in
-    /// `DeleteOptions`. Whether it may be deleted is decided directly before it is, so the caller waits for all of it.
+    /// Removes a live definition that the manifests no longer contain. `mine` are the marks of its owner, and
+    /// `propagation` is as in `DeleteOptions`. The caller waits for the whole removal, because the guard decides
+    /// directly before it deletes.
     ///
     /// # Errors
     /// The API server's refusal; [`ClusterError::Withheld`] where the removal is confirmed and the objects cannot be

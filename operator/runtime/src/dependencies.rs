@@ -41,19 +41,20 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    /// Of no kinds yet.
+    /// The dependencies without any kind; [`Self::add`] adds one.
     pub fn new(kept: Arc<TypeMap>) -> Self {
         Self { kept, kinds: Vec::new() }
     }
 
-    /// Has the objects of a kind found.
+    /// Adds a kind.
     pub fn add<K: DependencyTarget>(&mut self) {
         let group = K::Object::group(&()).into_owned();
         let kind = K::Object::kind(&()).into_owned();
         self.kinds.push(OfKind { group, kind, find: found::<K> });
     }
 
-    /// What the annotation of an object names, if `dependsOn` names no more than it may; `is_blocked` says that it may not be in other namespaces.
+    /// The dependencies that the annotation of an object names. With `is_blocked` they must be in the namespace of the
+    /// object.
     ///
     /// # Errors
     /// `dependsOn` is too long. The annotation cannot be read, names a kind on which nothing can depend, or another namespace where that is not allowed.
@@ -88,7 +89,7 @@ impl Dependencies {
         Ok(all)
     }
 
-    /// The nodes that may be meant: kinds of several groups may have one name.
+    /// The nodes that a dependency may mean. There are several if kinds of several groups have the same name.
     pub fn nodes(&self, needed: &ObjectDependency) -> impl Iterator<Item = ObjectKey> {
         let ObjectDependency { namespace, name, .. } = needed;
         self.kinds_of(needed).map(|it| ObjectKey::new(&it.group, &it.kind, namespace, name))
@@ -98,7 +99,7 @@ impl Dependencies {
         self.kinds.iter().filter(|it| needed.may_be(&it.group, &it.kind))
     }
 
-    /// How far what is needed is: the first object of that name.
+    /// The state of a dependency. If kinds of several groups have the same name, the first object that exists counts.
     pub fn state(&self, needed: &ObjectDependency) -> Dependency {
         let nodes: Vec<ObjectKey> = self.nodes(needed).collect();
         let mut states = self.kinds_of(needed).zip(&nodes).filter_map(|(of, node)| {
@@ -117,13 +118,13 @@ impl Dependencies {
     }
 }
 
-/// What `dependsOn` names; nothing of one that is too long.
+/// The entries of `dependsOn`; none if there are more than the limit.
 pub fn depends_on<K: Applier>(object: &K) -> &[DependencyReference] {
     let all = object.depends_on();
     if check_length(all).is_ok() { all } else { &[] }
 }
 
-/// Differs(flux): there may be any number.
+/// Differs(flux): Flux has no limit.
 fn check_length(depends_on: &[DependencyReference]) -> Result<(), Outcome> {
     let count = depends_on.len();
     let most = depends_on::MOST_DEPENDENCIES;
@@ -162,7 +163,7 @@ pub(crate) fn not_ready<K: OurKind + ReconciledObject>(other: &K) -> Option<Stri
     }
 }
 
-/// The beginning of what another object says.
+/// The first 200 characters of the message of another object.
 pub fn shortened(text: &str) -> String {
     text.chars().take(200).collect()
 }

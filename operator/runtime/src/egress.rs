@@ -27,16 +27,16 @@ const LOOK_UP_LIMIT: Duration = Duration::from_secs(5);
 
 /// The network rules of the process, and what windlass learns them from.
 pub struct EgressPolicy {
-    /// Which addresses may be asked; what is learned goes here.
+    /// The rules that decide which addresses may be reached. The learned addresses go here.
     pub rules: Arc<Rules>,
     cluster: Cluster,
-    /// Where others find our artifacts.
+    /// The address at which other processes fetch our artifacts.
     advertised: String,
     refuses_services: bool,
 }
 
 impl EgressPolicy {
-    /// Without learned addresses.
+    /// The policy before any address was learned.
     pub fn new(settings: &Settings, cluster: Cluster, advertised: String) -> Self {
         let rules = Rules::new(settings.allow_source_cidrs.clone());
         let rules = if settings.allow_loopback_sources { rules.with_loopback() } else { rules };
@@ -44,8 +44,8 @@ impl EgressPolicy {
         Self { rules: Arc::new(rules), cluster, advertised, refuses_services }
     }
 
-    /// Learns the addresses that have to be known before the first request to a source; waits for the API server as
-    /// long as that takes.
+    /// Learns the addresses that must be known before the first request to a source. It waits for the API server
+    /// without a limit.
     pub async fn learn(&self) {
         self.rules.learn_own(own(&self.advertised).await);
         if !self.refuses_services {
@@ -71,7 +71,7 @@ impl EgressPolicy {
         }
     }
 
-    /// Goes on learning.
+    /// Refreshes the addresses at an interval, for ever.
     pub async fn follow(&self) {
         loop {
             tokio::time::sleep(ADDRESS_REFRESH_INTERVAL).await;

@@ -20,17 +20,18 @@ use serde_json::Value;
 
 pub use threads::{EvaluationError, run as on_thread};
 
-/// What the expressions of one run may use up together, after they were read: about half a second of a processor.
+/// The work that all expressions of one run may cost together, without reading them: about half a second of a
+/// processor.
 const EVALUATING: Allowance = Allowance { steps: 5_000_000, bytes: 256 << 20 };
 
-/// What was read from the spec of an object: its uid and generation, and the expressions or what is wrong with them.
+/// The expressions of a spec, or the outcome if one is invalid; with the uid and the generation of their object.
 type CompileResult = (String, i64, Result<Arc<CompiledExpressions>, Outcome>);
 
 /// The expressions of an object's spec, kept from run to run.
 #[derive(Default, Clone)]
 pub struct ExpressionCache(Arc<Mutex<Option<CompileResult>>>);
 
-/// Expressions that were read.
+/// The compiled expressions of a spec.
 #[derive(Debug, Default)]
 struct CompiledExpressions {
     checks: HealthChecks,
@@ -38,7 +39,7 @@ struct CompiledExpressions {
     ready: Vec<Option<Expression>>,
 }
 
-/// What one run asks expressions.
+/// The expressions that one run evaluates, and the work that remains for them.
 pub struct Expressions {
     namespace: String,
     kept: ExpressionCache,
@@ -46,11 +47,11 @@ pub struct Expressions {
     used: Mutex<Meter>,
 }
 
-/// What a `readyExpr` says; none where there is none, or no object to be asked about.
+/// The result of a `readyExpr`; `None` without an expression, or without the object that it is about.
 pub(crate) type Readiness = Option<Result<bool, String>>;
 
 impl Expressions {
-    /// For a run of an object in a namespace. There are none until they are read.
+    /// The expressions of a run of an object in a namespace. [`Self::read`] compiles them.
     pub fn new(namespace: &str, kept: ExpressionCache) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -112,7 +113,7 @@ impl Expressions {
         self.compiled().checks.supports(&kind.group, &kind.kind)
     }
 
-    /// What expressions say about an object; none if there are none for its kind.
+    /// The health of an object according to the expressions for its kind; `None` if there are none.
     ///
     /// Parity(flux): an expression without a value makes the health unknown, and the wait goes on.
     pub async fn report(&self, live: &Object) -> Option<Report> {
@@ -143,7 +144,7 @@ impl Expressions {
         Some(Report { status, message: String::new(), conditions: Vec::new() })
     }
 
-    /// What every `readyExpr` says of the dependency that it is for, in the order of `dependsOn`.
+    /// The result of every `readyExpr` for its dependency, in the order of `dependsOn`.
     pub(crate) async fn readiness<K: Serialize + Send + Sync + 'static>(
         &self,
         own: &Arc<K>,
@@ -232,7 +233,7 @@ impl CompiledExpressions {
     }
 }
 
-/// An object as expressions see it, which is paid for.
+/// An object as JSON for expressions. Its size counts as work of the run.
 fn data<K: Serialize>(object: &K, run: &mut Meter) -> Result<Value, String> {
     let too_much = |_: WorkLimitExceeded| {
         "the objects that readyExpr reads are too large in total; use fewer dependencies with readyExpr"

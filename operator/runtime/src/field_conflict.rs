@@ -13,18 +13,19 @@ use apply::changes::ObjectChange;
 use objects::ObjectId;
 use reconcile::{Corrections, Time};
 
-/// What one owner remembers of the objects that it had to correct.
+/// The corrections of one owner, with the objects that another field manager keeps changing.
 #[derive(Default)]
 pub struct Contests {
     corrections: Corrections<ObjectId>,
-    /// What is said of objects that are contested, or were when they were corrected last.
+    /// The messages about objects that are contested, or were contested at their last correction.
     strings: BTreeMap<ObjectId, String>,
-    /// Objects with whose correction an audit has dealt, and in which stretch of time.
+    /// The objects whose correction was audited, each with the stretch of time of its audit.
     audited: BTreeMap<ObjectId, i64>,
 }
 
 impl Contests {
-    /// Whether an object that drifted from the manifest with this digest is corrected now. If not, `text` says why.
+    /// Whether an object that drifted from the manifest with this digest may be corrected now. `text` makes the message
+    /// that is kept while the object is contested.
     pub fn allows(
         &mut self,
         id: &ObjectId,
@@ -48,20 +49,20 @@ impl Contests {
         self.corrections.corrected(id, now, pause);
     }
 
-    /// Ends the contest for an object that another client changed and that is as it should be all the same, such as where
-    /// the spec leaves the fields to that client by now.
+    /// Ends the contest for an object that another client changed and that matches its manifest again, for example
+    /// because the spec now ignores the fields of that client.
     pub fn end(&mut self, id: &ObjectId) {
         if self.strings.remove(id).is_some() {
             self.corrections.end_contest(id);
         }
     }
 
-    /// Says nothing more of objects that `is_kept` does not choose.
+    /// Drops the messages about objects that `is_kept` does not choose.
     pub fn retain(&mut self, is_kept: impl Fn(&ObjectId) -> bool) {
         self.strings.retain(|id, _| is_kept(id));
     }
 
-    /// Corrections that no audit of this stretch of time is about, which one is from now on.
+    /// The corrections that were not audited in this stretch of time. They count as audited from now on.
     pub fn unaudited(&mut self, stretch: i64, changes: Vec<ObjectChange>) -> Vec<ObjectChange> {
         self.audited.retain(|_, of| *of == stretch);
         let is_new =
@@ -69,7 +70,7 @@ impl Contests {
         changes.into_iter().filter(is_new).collect()
     }
 
-    /// The objects that are contested now, each with its message and when another run is worth while.
+    /// The objects that are contested now, each with its message and the time at which it may be corrected again.
     pub fn standing(&self, now: Time) -> BTreeMap<ObjectId, (String, Time)> {
         let standing = self.strings.iter().filter_map(|(id, text)| {
             let until = self.corrections.contested_until(id, now)?;

@@ -75,9 +75,10 @@ pub(crate) async fn named_by<K: OurKind + ReconciledObject>(
         .collect()
 }
 
-/// Why an expression about an object of another namespace is not evaluated: it could read all of that object, bit by bit.
+/// The message for an expression about an object of another namespace. It is not evaluated, because its results could
+/// reveal the whole object bit by bit.
 ///
-/// Differs(flux): there it is evaluated, also with the flag.
+/// Differs(flux): Flux evaluates it, even with the flag.
 const NOT_EVALUATED: &str = "readyExpr is not evaluated, because cross-namespace references have been blocked by \
                              --no-cross-namespace-refs; remove readyExpr to use the Ready condition instead";
 
@@ -91,8 +92,8 @@ pub fn named<'a>(dependency: &'a DependencyReference, own: &'a str) -> (&'a str,
     (dependency.namespace.as_deref().unwrap_or(own), &dependency.name)
 }
 
-/// What follows from what a `readyExpr` says. None if the usual check has to be asked: there is no expression, or it
-/// holds and the usual check counts as well.
+/// The state of a dependency according to its `readyExpr`. `None` if the usual check decides: there is no expression,
+/// or it is true and the usual check counts as well.
 fn asked(said: Readiness, additive: bool) -> Option<DependencyState> {
     match said? {
         Ok(true) if additive => None,

@@ -19,12 +19,12 @@ use windlass_cluster::kind::OurKind;
 
 pub use reconcile::{SUSPENDED_BY as BY, SUSPENDED_REASON as REASON, SUSPENDED_UNTIL as UNTIL};
 
-/// What the annotations say.
+/// The hold that the annotations of an object describe; `None` without a hold.
 pub fn of<K: Resource>(object: &K) -> Option<Hold> {
     Hold::of(|key| object.annotations().get(key).map(String::as_str), owners(object))
 }
 
-/// Who owns which fields.
+/// The fields of each field manager of an object.
 fn owners<K: Resource>(object: &K) -> impl Iterator<Item = OwnedFields<'_>> {
     object.managed_fields().iter().filter_map(|entry| {
         Some(OwnedFields {
@@ -46,7 +46,8 @@ pub fn is_suspended<K: OurKind + ReconciledObject>(object: &K, now: Time) -> boo
     object.is_suspended() && expired(object, now).is_none()
 }
 
-/// How a hold is shown; nothing is while the object is not suspended, or suspended without a word.
+/// The condition that shows the hold of an object; `None` if the object is not suspended, or has no annotations of a
+/// hold.
 pub fn mark<K: OurKind + ReconciledObject>(object: &K, now: Time) -> Option<Mark> {
     let hold = of(object).filter(|_| object.is_suspended())?;
     Some(match expired(object, now) {
@@ -69,7 +70,7 @@ fn spelled(at: Time) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Why `spec.suspend` is true although it does not count any more.
+/// The message why `spec.suspend` is still true after the hold expired.
 fn still_there<K: Resource>(object: &K) -> String {
     match applier(object, &SUSPEND_FIELD) {
         Some(manager) => format!(
@@ -79,7 +80,7 @@ fn still_there<K: Resource>(object: &K) -> String {
     }
 }
 
-/// Who owns a field by server-side apply, and would put back what another client writes there.
+/// The field manager that owns a field by server-side apply. It would overwrite what another client writes there.
 fn applier<'o, K: Resource>(object: &'o K, path: &[&str]) -> Option<&'o str> {
     let owner = owners(object).find(|it| it.is_applied && it.has(path))?;
     Some(match owner.manager {
@@ -88,10 +89,10 @@ fn applier<'o, K: Resource>(object: &'o K, path: &[&str]) -> Option<&'o str> {
     })
 }
 
-/// Ends what a hold that is over left behind: `spec.suspend` of one that has expired, and the annotations, also those of an
-/// object that another program resumed, so that they end no later suspension.
+/// Removes the fields of a hold that is over: `spec.suspend` of an expired hold, and its annotations. The annotations
+/// go also if another program resumed the object, because they would otherwise end a later suspension.
 ///
-/// What is applied server-side is left as it is, since it would come back.
+/// Fields that a manager applies server-side stay, because it would apply them again.
 ///
 /// Returns the object as it is now; `None` when it is gone.
 ///
@@ -139,8 +140,9 @@ pub async fn lift<K: OurKind + ReconciledObject>(
     }
 }
 
-/// The annotations of a suspension that is over, of those that no manifest would put back: of a hold with an end, and the
-/// rollback that was requested of the suspended object. One of a release of a Helmfile is about another suspension.
+/// The annotations to remove after a suspension: those of a hold with an end, and the request for a rollback of the
+/// object. Annotations that a manifest would apply again stay, and so does the rollback of one release of a Helmfile,
+/// which belongs to another suspension.
 fn left_behind<K: Resource>(object: &K) -> Vec<&'static str> {
     let annotations = object.annotations();
     let hold: &[&'static str] =

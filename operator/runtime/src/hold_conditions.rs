@@ -40,10 +40,10 @@ pub fn is_asked<K: OurKind + ReconciledObject>(object: &K) -> bool {
     requested.is_some() && requested != object.last_handled_reconcile_at()
 }
 
-/// Shows them on an object that is not run; everything else in its status stays. Nothing is written if they are shown
-/// already.
+/// Writes these conditions to the status of an object that does not run now. Everything else in the status stays.
+/// Nothing is written if nothing changes.
 ///
-/// `answered` records besides that a requested run was handled.
+/// `answered` also records in the status that the requested run was handled.
 ///
 /// # Errors
 /// The server's refusal.
@@ -60,9 +60,10 @@ pub async fn show<K: OurKind + ReconciledObject>(
     Ok(())
 }
 
-/// Leaves a suspended object without work: nothing of it is under way, and `text` says where it stopped if it was.
+/// Writes to the status of a suspended object that no operation is in progress. `text` describes where an operation
+/// stopped.
 ///
-/// `owned` are the conditions that the kind manages besides; what they cannot say for sure is taken away.
+/// `owned` are the further conditions of the kind. Those that may not be true any more are removed.
 ///
 /// # Errors
 /// The server's refusal.

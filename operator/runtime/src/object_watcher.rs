@@ -59,12 +59,13 @@ impl Marks {
         Self { all, managers, labels }
     }
 
-    /// The label by which the objects of a node are watched; nothing has it where its kind owns none.
+    /// The label by which the objects of a node are watched. It is empty, and so no object has it, if the kind owns no
+    /// objects.
     fn label_of(&self, owner: &ObjectKey) -> &'static str {
         self.all.get(&[owner.group.clone(), owner.kind.clone()]).map_or("", |it| it.name)
     }
 
-    /// What live metadata shows of an object.
+    /// The version and the fingerprint of an object, from its live metadata.
     fn sighting_of(&self, metadata: &Value) -> Sighting {
         Sighting {
             version: of_metadata(metadata),
@@ -106,7 +107,7 @@ impl ObjectWatcher {
         })
     }
 
-    /// The same for another cluster.
+    /// A new watcher with the same marks, for another cluster.
     pub(crate) fn of_another(&self, cluster: Cluster) -> Arc<Self> {
         Self::new(cluster, self.work_queue.clone(), self.marks.all.clone())
     }
@@ -140,12 +141,12 @@ impl ObjectWatcher {
         self.state().tracked.get(id).is_some_and(|t| t.owner == *owner && t.digest == digest)
     }
 
-    /// Whether an object is known to be no longer as a node applied it.
+    /// Whether a watch has seen that an object is not as a node applied it any more.
     pub fn has_moved(&self, owner: &ObjectKey, id: &ObjectId) -> bool {
         self.state().tracked.get(id).is_some_and(|it| it.owner == *owner && it.dirty)
     }
 
-    /// Whether nothing that a node applied is known to have moved since.
+    /// Whether no watch has seen a change of an object that a node applied, and no write is in progress.
     pub fn is_calm(&self, owner: &ObjectKey) -> bool {
         self.state().tracked_of(owner).all(|(_, t)| !t.dirty && !t.writing)
     }
@@ -157,12 +158,12 @@ impl ObjectWatcher {
         tracked.all(|(id, t)| !t.dirty && !t.writing && state.is_unmoved(id, t))
     }
 
-    /// The moment before a run or a write; [`Self::applied`] wants to know it.
+    /// The current moment. Take it before a run or a write, for [`Self::applied`].
     pub fn now(&self) -> Moment {
         self.state().losses.now()
     }
 
-    /// Says that a write to an object begins; [`Self::applied`] or [`Self::released`] ends it.
+    /// Notes that a write to an object begins. [`Self::applied`] or [`Self::released`] ends it.
     pub fn writing(&self, owner: &ObjectKey, id: &ObjectId) {
         let mut state = self.state();
         // A watch may see a new object before its creation is answered, so it is known from here on.
@@ -182,7 +183,8 @@ impl ObjectWatcher {
         }
     }
 
-    /// Remembers what a manifest made of an object, and watches that it stays so. The look or write began at `since`.
+    /// Remembers an object as it is after a manifest was applied, and watches it for drift. The request that returned
+    /// `live` began at `since`.
     pub fn applied(
         &self,
         owner: &ObjectKey,
@@ -212,7 +214,7 @@ impl ObjectWatcher {
         }
     }
 
-    /// Whether a live watch has seen nothing of an object of an owner later than a resourceVersion.
+    /// Whether a live watch has seen an object of an owner, and no version later than a resourceVersion.
     pub fn confirms(&self, owner: &ObjectKey, id: &ObjectId, version: u64) -> bool {
         let state = self.state();
         let Some(tracked) = state.tracked.get(id).filter(|it| it.owner == *owner) else {
@@ -241,7 +243,7 @@ impl ObjectWatcher {
         }
     }
 
-    /// Stops remembering what a node applied and waited for; what its spec refers to stays.
+    /// Forgets the objects that a node applied or waited for. The objects that its spec names stay.
     pub fn release_objects(&self, owner: &ObjectKey) {
         let mut state = self.state();
         state.untrack_all(owner);
@@ -259,8 +261,8 @@ impl ObjectWatcher {
         state.release(owner, |_| true);
     }
 
-    /// Replaces what a node waits for: any event about one of these objects wakes it, and so does one that came
-    /// after the node had looked and before it waited.
+    /// Replaces the objects that a node waits for. Any event about one of them wakes the node, also an event that came
+    /// after the run read the object and before this call.
     ///
     /// Objects that carry the label of their owner are seen by the watch of their kind; others get one of their own.
     pub fn await_objects(&self, owner: &ObjectKey, awaited: &[AwaitedObject]) {
@@ -286,8 +288,8 @@ impl ObjectWatcher {
         }
     }
 
-    /// Says that a run begins which observes everything that its node waits for: what moves until
-    /// [`Self::await_objects`] is seen by that run, or noticed there.
+    /// Notes that a run begins that will read every object its node waits for. Until [`Self::await_objects`] watches by
+    /// label do not wake the node: the run sees these changes, or that call notices them.
     pub fn begins_observing(&self, owner: &ObjectKey) {
         let mut state = self.state();
         // What watches by name have seen is not remembered, so they go on to wake.
@@ -295,13 +297,13 @@ impl ObjectWatcher {
         state.stop_waiting(owner, |id| !named.contains(id));
     }
 
-    /// The moment before something is read that a spec refers to; [`Self::refer_to`] wants to know it.
+    /// The current moment. Take it before an object is read that a spec names, for [`Self::refer_to`].
     pub(crate) fn before_reading(&self) -> Moment {
         self.state().references.now()
     }
 
-    /// Replaces what a node's spec refers to, as its run read it: a change of it wakes the node, and so does one that
-    /// came after it was read.
+    /// Replaces the objects that the spec of a node names, with the versions that its run read. A change of one wakes
+    /// the node, also a change since it was read.
     pub(crate) fn refer_to(&self, owner: &ObjectKey, referred: &[ReferenceRead]) {
         let mut state = self.state();
         state.references.forget(owner);
@@ -319,7 +321,8 @@ impl ObjectWatcher {
         }
     }
 
-    /// Begins the watches that see what these nodes refer to, and leaves those that they no longer need.
+    /// Begins the watches for the objects that the specs of these nodes name, and stops watches that no node needs any
+    /// more.
     fn watch_references(&self, state: &mut State, users: &BTreeSet<ObjectKey>) {
         for user in users {
             for (resource, id) in state.references.of(user) {
@@ -333,7 +336,7 @@ impl ObjectWatcher {
         }
     }
 
-    /// The API server refuses a watch for references: narrower ones may be allowed.
+    /// Handles the refusal of a watch for references by the API server. Narrower watches may be allowed.
     fn refused(&self, key: &WatchKey, error: &ClusterError) {
         tracing::info!(
             kind = key.kind,

@@ -34,7 +34,8 @@ struct Queues {
 pub enum Priority {
     /// For a run that begins something.
     New,
-    /// For a run that goes on with what an earlier one began: it has little left to do, and others may depend on its end.
+    /// For a run that continues the work of an earlier run. It has little left to do, and other objects may wait for
+    /// its end.
     Resume,
 }
 
@@ -43,7 +44,7 @@ pub enum Priority {
 struct PriorityQueues {
     begin: VecDeque<oneshot::Sender<Permit>>,
     go_on: VecDeque<oneshot::Sender<Permit>>,
-    /// Whether the last permit went to a run that goes on.
+    /// Whether the last permit went to a run of [`Priority::Resume`].
     went_on: bool,
 }
 
@@ -64,7 +65,7 @@ impl PriorityQueues {
         }
     }
 
-    /// The next of those who still wait: from one line after the other, as long as both have some.
+    /// The next run that still waits. The two queues take turns while both have waiting runs.
     fn pop(&mut self) -> Option<oneshot::Sender<Permit>> {
         let order = if self.went_on {
             [Priority::New, Priority::Resume]
@@ -115,12 +116,12 @@ fn hand_out(granted: Vec<(oneshot::Sender<Permit>, Permit)>) {
 }
 
 impl Permits {
-    /// So many permits, all of which one namespace may have if no other wants any.
+    /// A number of permits. One namespace may hold all of them while no other one waits.
     pub fn new(all: usize) -> Self {
         Self::shared(all, all)
     }
 
-    /// So many permits, of which one namespace may have some.
+    /// A number of permits, of which one namespace may hold `each` at most.
     pub fn shared(all: usize, each: usize) -> Self {
         Self(Arc::new(Mutex::new(Queues {
             free: all,
@@ -156,12 +157,12 @@ impl Permits {
         }
     }
 
-    /// A permit of a run, which it can give back while it waits.
+    /// A permit for a run. The run can give it back while it waits for others.
     pub async fn run_permit(&self, namespace: &str) -> RunPermit {
         self.run_permit_in(Priority::New, namespace).await
     }
 
-    /// [`Self::run_permit`] for a run that begins something, or goes on with it.
+    /// As [`Self::run_permit`], with a priority.
     pub async fn run_permit_in(&self, priority: Priority, namespace: &str) -> RunPermit {
         let permit = self.acquire_in(priority, namespace).await;
         let permits = self.clone();
@@ -170,7 +171,7 @@ impl Permits {
         RunPermit(Arc::new(RunPermitState { permits, namespace, held }))
     }
 
-    /// Takes free permits for those whose turn it is.
+    /// Takes the free permits for the runs whose turn it is.
     fn grant(&self, queues: &mut Queues) -> Vec<(oneshot::Sender<Permit>, Permit)> {
         let mut granted = Vec::new();
         while queues.free > 0 {
@@ -203,7 +204,7 @@ impl Queues {
         queues.push(priority, waiting);
     }
 
-    /// The next of those who still wait and whose namespace may have one more permit.
+    /// The next waiting run of a namespace that may hold one more permit.
     fn next(&mut self) -> Option<(String, oneshot::Sender<Permit>)> {
         while let Some(place) = self.turn() {
             let namespace = self.turns.remove(place)?;
@@ -274,9 +275,9 @@ impl RunPermit {
         &self.0.namespace
     }
 
-    /// Waits for others without a permit, and goes on with one.
+    /// Waits without the permit, and takes one again before it returns.
     ///
-    /// While a part of a run waits, the other parts go on without one.
+    /// While one part of a run waits, the other parts continue without a permit.
     pub async fn aside<T>(&self, wait: impl Future<Output = T>) -> T {
         let given_back = {
             let mut held = self.held();

@@ -17,7 +17,7 @@ use super::context::Context;
 use windlass_cluster::ClusterError;
 use windlass_cluster::kind::OurKind;
 
-/// How often a status with another inventory is written to an object that is changed meanwhile.
+/// The most attempts to write a status with a changed inventory while other clients change the object.
 const MAX_STATUS_WRITE_ATTEMPTS: usize = 5;
 
 /// The newest object that a write of ours returned.
@@ -30,7 +30,7 @@ impl<K> Default for Latest<K> {
 }
 
 impl<K: OurKind + ReconciledObject> Latest<K> {
-    /// The newer of what a watch saw and what our last write returned.
+    /// The newer one of two versions: the one that a watch saw, and the one that our last write returned.
     pub fn or_seen(&self, seen: Arc<K>) -> Arc<K> {
         let mut latest = self.0.lock();
         // resourceVersions of one object can be compared as numbers (Kubernetes 1.35).
@@ -44,10 +44,10 @@ impl<K: OurKind + ReconciledObject> Latest<K> {
         }
     }
 
-    /// What a run began with, and the status as our newest write left it.
+    /// The object with which a run began, with the status of our newest write.
     ///
-    /// A write of a status answers with the whole object. A spec or a request in that answer which came meanwhile is
-    /// the next run's: this one may not claim to have observed it.
+    /// The response to a status write is the whole object. A spec or a request in it that is newer than the beginning
+    /// of the run belongs to the next run: the current run must not report that it observed it.
     pub fn begun(&self, object: &Arc<K>) -> Arc<K> {
         let written = self.0.lock().clone();
         let number = |object: &K| object.resource_version().and_then(|v| v.parse::<u64>().ok());
@@ -65,7 +65,7 @@ impl<K: OurKind + ReconciledObject> Latest<K> {
         object
     }
 
-    /// Writes what differs between two statuses; nothing differs: nothing is written.
+    /// Writes the difference between two statuses. If they are equal, nothing is written.
     ///
     /// Returns the object as it is now, and `None` when it is gone.
     ///
@@ -149,7 +149,7 @@ impl<K: OurKind + ReconciledObject> Latest<K> {
     }
 }
 
-/// An object with another's status, where they differ in more than that.
+/// The object `newer`, or the older object with its status, if the two differ in generation or annotations as well.
 fn with_status_of<K: OurKind + ReconciledObject>(object: &Arc<K>, newer: &Arc<K>) -> Arc<K> {
     let was = object.meta();
     let is = newer.meta();
@@ -161,7 +161,7 @@ fn with_status_of<K: OurKind + ReconciledObject>(object: &Arc<K>, newer: &Arc<K>
     Arc::new(object)
 }
 
-/// Who writes statuses and finalizers. Parity(flux).
+/// The field manager of statuses and finalizers. Parity(flux).
 fn manager<K: OurKind + ReconciledObject>() -> String {
     format!("gotk-{}", K::CONTROLLER)
 }
@@ -171,7 +171,8 @@ pub fn status_of<K: ReconciledObject>(object: &K) -> K::Status {
     object.status().cloned().unwrap_or_default()
 }
 
-/// Conditions as the reconcile core has them; one whose status is none of Kubernetes' three is dropped.
+/// Conditions in the types of the reconcile core. A condition with a status other than True, False or Unknown is
+/// dropped.
 pub fn conditions_of(listed: &[crds::Condition]) -> Vec<Condition> {
     let read = listed.iter().filter_map(|it| {
         Some(Condition {
@@ -186,7 +187,7 @@ pub fn conditions_of(listed: &[crds::Condition]) -> Vec<Condition> {
     read.collect()
 }
 
-/// Conditions as a status has them.
+/// Conditions in the types of a status.
 pub fn listed(conditions: Vec<Condition>) -> Vec<crds::Condition> {
     let written = conditions.into_iter().map(|it| crds::Condition {
         type_: it.kind,
@@ -207,7 +208,7 @@ pub fn recorded(inventory: &Inventory) -> ResourceInventory {
     }
 }
 
-/// The same as another type whose JSON is equal.
+/// A value converted to another type that has the same JSON.
 pub fn through<T: DeserializeOwned>(value: &impl Serialize) -> Option<T> {
     serde_json::from_value(serde_json::to_value(value).ok()?).ok()
 }

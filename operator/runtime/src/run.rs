@@ -32,7 +32,7 @@ use windlass_cluster::kube_runtime::controller::{self, Action, Config, applier};
 use windlass_cluster::kube_runtime::reflector::ObjectRef;
 use windlass_cluster::metrics::WakeReason;
 
-/// What a person may have changed to make an object run: generation, requests, annotations, deletion.
+/// A string of the fields whose change makes an object run: generation, requests, annotations, deletion.
 fn trigger<K: ControllerKind>(object: &K::Object) -> String {
     let meta = object.meta();
     let requested = object.annotations().get(REQUESTED_AT).map_or("", String::as_str);
@@ -51,7 +51,7 @@ struct ObjectSnapshot {
     ours: bool,
 }
 
-/// Notices what a stream of events means: which objects have to run, and whose dependents have to.
+/// Compares each event of a watch with the last snapshot of the object, and wakes the object or its dependents.
 struct Notices {
     context: Arc<Context>,
     last: Mutex<BTreeMap<ObjectKey, ObjectSnapshot>>,
@@ -59,7 +59,7 @@ struct Notices {
     unreadable: Mutex<BTreeMap<ObjectKey, Arc<Unreadable>>>,
     /// Permits for writing their statuses.
     telling: Arc<Semaphore>,
-    /// Runs have begun; before, the store fills and no object is woken.
+    /// Whether runs have begun. Before that the store fills, and no object is woken.
     awake: AtomicBool,
 }
 
@@ -71,7 +71,8 @@ fn is_ours<K: OurKind>(object: &K, context: &Context) -> bool {
     context.settings.selects(object.labels())
 }
 
-/// What is known about a node is forgotten: it is gone, or another shard's from now on. Its objects stay.
+/// Forgets everything about a node, because it is gone or belongs to another shard now. The objects that it applied
+/// stay in the cluster.
 fn let_go<K: ControllerKind>(node: &ObjectKey, context: &Context) {
     K::forget(node, context);
     context.metrics.forget(node);
@@ -87,7 +88,7 @@ impl Notices {
         Self { context, last, unreadable, telling: unreadable_object::permits(), awake }
     }
 
-    /// An object exists and cannot be read: for the objects that depend on it, it is gone.
+    /// Handles an object that exists and cannot be read. Its dependents see it as gone.
     fn unreadable<K: ControllerKind>(&self, object: Unreadable) {
         let node = node_named::<K::Object>(&object.meta.namespace, &object.meta.name);
         if self.last.lock().remove(&node).is_some() {
@@ -150,7 +151,8 @@ impl Notices {
         }
     }
 
-    /// This process may act: everything that is known by now is reconciled, and from here on everything that changes.
+    /// Begins to run objects, because this process may act now. All known objects run, and from now on every object
+    /// that changes.
     fn wake_all<K: ControllerKind>(&self, present: &[Arc<K::Object>]) {
         self.awake.store(true, Ordering::Release);
         let ours = present.iter().filter(|object| is_ours(&***object, &self.context));
@@ -167,13 +169,13 @@ impl Notices {
         self.gone::<K>(node);
     }
 
-    /// Everything known about a node is forgotten, and the objects that depend on it are reconciled again.
+    /// Forgets everything about a node, and reconciles the objects that depend on it.
     fn gone<K: ControllerKind>(&self, node: &ObjectKey) {
         let_go::<K>(node, &self.context);
         self.context.work_queue.changed(node);
     }
 
-    /// The watch listed everything: what was deleted while there was no watch is gone.
+    /// Handles a complete list of the watch. An object that is not in it was deleted while there was no watch.
     fn listed<K: ControllerKind>(
         &self,
         objects: &[Arc<K::Object>],
@@ -195,7 +197,8 @@ impl Notices {
     }
 }
 
-/// Runs a kind until `stop` says so; then runs under way end and no new one begins. A kind is run once.
+/// Runs the objects of a kind until `stop` completes. Runs in progress then end, and no new one begins. Only the first
+/// call for a kind has an effect.
 pub async fn run_kind<K: ControllerKind>(
     context: Arc<Context>,
     stop: impl Future<Output = ()> + Send + Sync + 'static,
@@ -265,8 +268,8 @@ const UNBOUNDED_CONCURRENCY: u16 = 0;
 
 /// A run as a task of its own, which ends with the controller.
 ///
-/// The controller polls all runs that are under way whenever one of them wakes it: what is polled must be cheap, and has to
-/// wake it at its end only.
+/// The controller polls all runs in progress whenever one of them wakes it. So it polls only the handle of a task,
+/// which is cheap and wakes it once, at the end.
 async fn apart(
     run: impl Future<Output = Result<Action, std::convert::Infallible>> + Send + 'static,
 ) -> Result<Action, std::convert::Infallible> {

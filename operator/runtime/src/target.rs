@@ -32,20 +32,20 @@ const KUBE_CONFIG: &str = "spec.kubeConfig";
 
 /// How many objects of ours are applied to one cluster at the same moment.
 ///
-/// It bounds memory and what the API server is asked at once; a cluster that does not answer does not delay the objects
-/// of others.
+/// It bounds the memory and the requests that one API server gets at the same time. A cluster that does not respond
+/// does not delay the objects of other clusters.
 pub const APPLYING_AT_ONCE: usize = 16;
 
-/// A cluster as seen by everyone who applies to it.
+/// A cluster, with the state that all objects applied to it share.
 pub(crate) struct Destination {
     cluster: Cluster,
-    /// What was applied there, and its watches.
+    /// The watches of the applied objects.
     watcher: Arc<ObjectWatcher>,
     /// Permits for runs that apply now.
     applying: Permits,
     /// Follows the CRDs of a remote cluster.
     crd_watch: Option<AbortHandle>,
-    /// Follows rights, since the first request was refused for want of them.
+    /// Follows RBAC changes. It is started when the first request lacks rights.
     rights_watch: OnceLock<AbortHandle>,
     /// The kubeconfig of a remote cluster.
     access: Mutex<Access>,
@@ -64,8 +64,8 @@ struct Access {
     uid: Option<String>,
 }
 
-/// How long a run may take from reading a Secret to connecting. An earlier version than the known one that comes later is
-/// not from before: the API server's store was restored.
+/// How long a run may take from reading a Secret to connecting. After this time a lower version than the known one is
+/// not an old read: the store of the API server was restored.
 const MAX_TIME_TO_CONNECT: Duration = Duration::from_secs(60);
 
 impl Access {
@@ -74,7 +74,7 @@ impl Access {
         Self { digest: remote.digest.clone(), version, read, uid: None }
     }
 
-    /// Whether a kubeconfig has what this does not know yet. One that was read before is not newer.
+    /// Whether a kubeconfig is newer than this one. A kubeconfig of a lower version that arrives late is not.
     fn is_renewed_by(&self, digest: &str, version: Option<u64>, now: Time) -> bool {
         let is_lower = self.version.zip(version).is_some_and(|(known, read)| read < known);
         let is_recent = self.read.is_some_and(|read| {
@@ -83,7 +83,7 @@ impl Access {
         self.digest != digest && !(is_lower && is_recent)
     }
 
-    /// Whether a cluster is another one, at the same address: both have to say which one they are.
+    /// Whether the cluster at the same address is another one. The uids of both must be known.
     fn is_other_than(&self, uid: Option<&str>) -> bool {
         self.uid.as_deref().zip(uid).is_some_and(|(known, now)| known != now)
     }
@@ -110,7 +110,7 @@ pub struct ClusterTarget {
 }
 
 impl ClusterTarget {
-    /// Drift and waits at the destination.
+    /// The watcher of drift and waits in this cluster.
     pub fn watcher(&self) -> &Arc<ObjectWatcher> {
         &self.destination.watcher
     }
@@ -252,7 +252,7 @@ impl Targets {
         Self { home, work_queue, metrics, budgets, allowed, destinations, targets }
     }
 
-    /// The target that a spec asks for. The Secret that it names is among the references then.
+    /// The target that a spec names. `references` then contains the Secret that the spec names.
     ///
     /// # Errors
     /// Says which Secret or name cannot be used, and why.
@@ -296,8 +296,8 @@ impl Targets {
         Ok(keep(&self.targets, key, Arc::new(target), is_there))
     }
 
-    /// A remote cluster. All who use it get renewed credentials; another cluster at its address is a destination of its
-    /// own, of which nothing is remembered.
+    /// The destination for a remote cluster. If its credentials were renewed, all targets of the destination get them.
+    /// If another cluster has the address now, it gets a new destination without any state.
     async fn destination(
         &self,
         named: &RemoteCluster,
@@ -355,7 +355,7 @@ fn alive<K: Ord, T>(pool: &Mutex<BTreeMap<K, Weak<T>>>, key: &K) -> Option<Arc<T
     pool.lock().get(key)?.upgrade()
 }
 
-/// Keeps what was made under a key, unless another task was faster and made what serves as well: that is used by both.
+/// Puts a new value into the pool. If another task was faster and `serves` accepts its value, both tasks use that one.
 fn keep<K: Ord, T>(
     pool: &Mutex<BTreeMap<K, Weak<T>>>,
     key: K,

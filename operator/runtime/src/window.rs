@@ -15,7 +15,7 @@ pub(super) use reconcile::{BREAK_GLASS, WINDOW_ANNOTATION as WINDOW};
 /// When an object of any kind is reconciled besides its interval.
 pub(super) const SCHEDULE_ANNOTATION: &str = "windlass.dev/schedule";
 
-/// What an object's windows mean now; `None` if it has none, or applies nothing.
+/// The state of an object's windows now; `None` if it has no windows, or its kind applies nothing.
 pub fn state<K: OurKind + ReconciledObject>(object: &K, now: Time) -> Option<WindowState> {
     if !K::APPLIES {
         return None;
@@ -23,7 +23,8 @@ pub fn state<K: OurKind + ReconciledObject>(object: &K, now: Time) -> Option<Win
     WindowState::of(now, |key| object.annotations().get(key).map(String::as_str))
 }
 
-/// From when on an object's windows are closed; `None` if none is, or it has none. An invalid window is closed.
+/// The time at which an object's windows close; `None` if they stay open, or it has none. An invalid window counts as
+/// closed.
 pub fn closes<K: OurKind + ReconciledObject>(object: &K, now: Time) -> Option<Time> {
     match state(object, now)? {
         WindowState::Open { until, .. } => until,
@@ -54,7 +55,8 @@ pub fn schedule_time_passed<K: Resource>(object: &K, since: Time, now: Time) -> 
     next.is_some_and(|next| next <= now)
 }
 
-/// When a run that wants to be repeated after `again` is, given what the object's annotations want.
+/// The time until the next run: `again`, or an earlier time that the schedule, the windows or the hold of the object
+/// asks for.
 pub(crate) fn sooner<K: OurKind + ReconciledObject>(
     object: &K,
     again: Option<Duration>,

@@ -11,11 +11,11 @@ use windlass_cluster::metrics::{Metrics, WakeReason};
 /// Wakes nodes, and knows which of them depend on which.
 pub struct WorkQueue {
     graph: Mutex<Graph>,
-    /// By group and kind: two groups may have kinds of one name.
+    /// The queues by group and kind, because two groups may have kinds of the same name.
     queues: Mutex<BTreeMap<[String; 2], UnboundedSender<ObjectKey>>>,
-    /// Woken, and not yet running.
+    /// The nodes that were woken and do not run yet.
     queued: Mutex<BTreeSet<ObjectKey>>,
-    /// Parts of nodes that were woken since their node asked for them.
+    /// The parts of nodes that were woken since the last [`Self::woken_parts`].
     parts: Mutex<BTreeSet<ObjectKey>>,
     metrics: std::sync::Arc<Metrics>,
 }
@@ -29,7 +29,7 @@ impl WorkQueue {
         Self { graph, queues, queued, parts: Mutex::default(), metrics }
     }
 
-    /// Opens the queue of a group and kind: what is woken comes out of it. A kind has one queue.
+    /// Opens the queue of a group and kind, which returns the woken nodes. A kind has one queue.
     pub(crate) fn open(&self, kind: [&str; 2]) -> UnboundedReceiver<ObjectKey> {
         let (queue, woken) = unbounded_channel();
         let mut queues = self.queues.lock();
@@ -62,7 +62,7 @@ impl WorkQueue {
         self.parts.lock()
     }
 
-    /// The parts of a node that were woken since this was asked last.
+    /// The parts of a node that were woken since the last call.
     pub fn woken_parts(&self, whole: &ObjectKey) -> BTreeSet<ObjectKey> {
         let mut parts = self.parts();
         let of_it = parts.iter().filter(|part| part.whole() == *whole).cloned().collect();
@@ -74,14 +74,14 @@ impl WorkQueue {
         self.queued.lock()
     }
 
-    /// A node's turn has come, or there is nothing of that name to run.
+    /// Notes that a run of a node begins, or that there is no object of that name.
     pub(crate) fn leaves_queue(&self, node: &ObjectKey) {
         if self.queued().remove(node) {
             self.metrics.queued(&node.kind).dec();
         }
     }
 
-    /// Something about a node changed that others may depend on.
+    /// Wakes the dependents of a node, because its state changed.
     pub(crate) fn changed(&self, node: &ObjectKey) {
         let dependents = self.graph().changed(node);
         for (dependent, edge) in dependents {

@@ -23,12 +23,12 @@ pub fn resource(version: &str, kind: &str, plural: &str) -> Resource {
     Resource { gvk, plural, namespaced: true, watchable: true }
 }
 
-/// The Pods of a workload; what tells which of them are replaced is read once.
+/// The Pods of a workload. The ReplicaSets, which show which Pods are being replaced, are read once.
 pub struct WorkloadPods<'c> {
     cluster: &'c Cluster,
     workload: &'c Object,
-    /// A Deployment as the cluster has it, since the manifest of a release has no revision. None for another kind, or where the
-    /// cluster does not tell.
+    /// The live Deployment, because the manifest of a release has no revision. `None` for another kind, or if the
+    /// Deployment cannot be read.
     deployment: Option<Object>,
     /// Whether the Deployment replaces a ReplicaSet, by the names of those that were read.
     replica_sets: BTreeMap<String, bool>,
@@ -46,8 +46,8 @@ impl<'c> WorkloadPods<'c> {
         Self { cluster, workload, deployment, replica_sets: BTreeMap::new() }
     }
 
-    /// What `check` returns for the first Pod for which it returns anything, of those that the workload selects and does not
-    /// replace; none where the cluster does not tell.
+    /// Calls `check` for the Pods that the workload selects and does not replace, until it returns a value. `None` if
+    /// it returns no value, or if the Pods cannot be read.
     pub async fn find<T>(&mut self, mut check: impl FnMut(&Object) -> Option<T>) -> Option<T> {
         let cluster = self.cluster;
         let workload = self.workload;
@@ -79,8 +79,8 @@ impl<'c> WorkloadPods<'c> {
         None
     }
 
-    /// Whether the workload is a Deployment that replaces a ReplicaSet; `false` where the cluster does not tell, and `true` for
-    /// those that are too many to be read.
+    /// Whether the workload is a Deployment that replaces a ReplicaSet. `false` if that cannot be read, and `true` for
+    /// ReplicaSets beyond the limit of those that are read.
     pub async fn replaces(&mut self, replica_set: &str) -> bool {
         let Some(deployment) = &self.deployment else { return false };
         if let Some(is_replaced) = self.replica_sets.get(replica_set) {

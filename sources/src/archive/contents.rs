@@ -10,9 +10,9 @@ use tree::RelPath;
 use super::{Error, Writer};
 use crate::ignore::Matcher;
 
-/// The files and folders of an archive to be, each file with where its body comes from.
+/// The files and folders of an archive that will be written. Each file has the source of its body.
 ///
-/// `T` is what finds the body later: an object id, a path on disk, the bytes themselves.
+/// `T` identifies the body when the archive is written: an object id, a path on disk, the bytes themselves.
 #[derive(Debug, Clone)]
 pub struct Contents<T> {
     entries: BTreeMap<RelPath, ArchiveItem<T>>,

@@ -17,16 +17,17 @@ use crate::chain;
 use crate::git::{self, Content, Context, Credentials, Remote, RemoteUrl, Scheme};
 use crate::http::Tls;
 
-/// Below it each repository has a folder of its own, in the order in which they are asked for.
+/// The parent folder of the fetched repositories. Their folders are numbered in the order in which the build requests
+/// them.
 const ROOT: &str = "/.remote/";
 
-/// How much the remote parts of one build may take together.
+/// The limits of all remote parts of one build together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoteBaseLimits {
     /// From the first part that is asked for to the last byte received.
     pub time: Duration,
-    /// Files and repositories that are asked for. A repository that an HTTP address names takes two, as it could be a
-    /// file too; what was fetched before takes none.
+    /// The most files and repositories that are requested. A repository with an HTTP address counts twice, because it
+    /// is first requested as a file. A part that was fetched before does not count.
     pub parts: usize,
     /// Bytes received of all parts; and bytes read, of each repository.
     pub bytes: u64,
@@ -39,7 +40,7 @@ impl Default for RemoteBaseLimits {
     }
 }
 
-/// Files of a build, with its remote parts beside them, each of which is fetched once.
+/// The files of a build and its remote parts. Each remote part is fetched once.
 ///
 /// Blocks; not from within a future.
 ///
@@ -63,8 +64,8 @@ struct State {
     received: u64,
     /// By URL, reference, and whether submodules are in it.
     repositories: BTreeMap<(String, String, bool), Rc<Worktree>>,
-    /// By the number in their path. A repository that is named again is in another folder, as with kustomize, which
-    /// detects by folders whether a kustomization leads back to itself.
+    /// The repositories by the number in their path. A repository that is named again gets another folder, as with
+    /// kustomize, which compares folders to detect a kustomization that includes itself.
     mounted: Vec<Rc<Worktree>>,
     asked: usize,
 }
@@ -80,7 +81,7 @@ impl<F: BuildFiles> Remotes<F> {
         self.state.borrow().asked > 0
     }
 
-    /// The rest of the time, if one more part may be fetched.
+    /// Counts one more part; returns the time that is left for it.
     fn admit(&self, shown: &str) -> Result<Duration, Error> {
         let mut state = self.state.borrow_mut();
         state.asked += 1;
@@ -156,7 +157,7 @@ impl<F: BuildFiles> Remotes<F> {
     }
 }
 
-/// Fetches what Git finds under a name.
+/// Fetches the commit that Git finds for a name.
 fn checkout(
     remote: &Remote,
     reference: &str,
@@ -246,7 +247,7 @@ impl<F: BuildFiles> BuildFiles for Remotes<F> {
     }
 }
 
-/// Go's words for a path that leads nowhere.
+/// The error for a path that cannot be followed, in the words of Go.
 fn astray(doing: &str, error: &Astray, at: impl Fn(&str) -> String) -> Error {
     match error {
         Astray::Missing(path) | Astray::Outside(path) | Astray::TooManyLinks(path) => {

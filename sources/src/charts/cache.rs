@@ -17,7 +17,8 @@ const MAX_INDEX_CACHE_BYTES: u64 = 128 << 20;
 
 /// Indexes by the digest of their artifact.
 ///
-/// A user who may read an artifact may read the index that was made of it, and cannot know the digest of another one.
+/// Access to an index needs only the digest of its artifact: a user who may not read an artifact cannot know its
+/// digest.
 #[derive(Debug)]
 pub struct Indexes {
     cached_indexes: Mutex<CachedIndexes>,
@@ -31,7 +32,7 @@ impl Default for Indexes {
     }
 }
 
-/// A place that waits for its index, or has it.
+/// An index that is loaded or being loaded.
 type IndexSlot = Arc<Mutex<Option<Arc<Index>>>>;
 
 #[derive(Debug, Default)]
@@ -72,7 +73,7 @@ impl Indexes {
         Arc::clone(place)
     }
 
-    /// Lets go of what was not used for the longest time, until the rest is small enough.
+    /// Drops the indexes that were used longest ago, until the rest fits into the limit.
     fn tidy(&self) {
         let mut cached_indexes = self.cached_indexes.lock();
         let mut held: Vec<(u64, String, u64)> = Vec::new();
@@ -121,7 +122,7 @@ impl RepositoryIndexCache {
         Some(fetched.validators.clone())
     }
 
-    /// `who` fetched a revision from a URL.
+    /// Remembers that `who` fetched a revision from a URL.
     pub fn remember(&self, who: &str, url: &str, revision: &str, validators: Validators) {
         let mut known = self.0.lock();
         if known.len() >= MOST_KNOWN && !known.contains_key(who) {

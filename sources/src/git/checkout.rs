@@ -18,21 +18,21 @@ const MAX_SUBMODULE_DEPTH: usize = 10;
 /// Submodules of one checkout, however they are nested: two in each of ten levels would be a thousand.
 const MOST_SUBMODULES: usize = 256;
 
-/// What of a commit is wanted.
+/// The requested parts of a commit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
-    /// Submodules too.
+    /// Whether submodules are fetched.
     pub submodules: bool,
-    /// These folders only.
+    /// The folders that are taken.
     pub sparse: Sparse,
 }
 
-/// A commit that was fetched, with its submodules where they were wanted.
+/// A fetched commit, with its submodules if they were requested.
 ///
 /// The scratch repositories are removed when this is dropped.
 #[derive(Debug)]
 pub struct Checkout {
-    /// What the artifact is named by.
+    /// The revision of the artifact.
     pub revision: Revision,
     /// The facts of the commit.
     pub commit: Commit,
@@ -46,7 +46,7 @@ pub struct Checkout {
 
 #[derive(Debug)]
 struct CheckoutPart {
-    /// Where it is in the whole; empty for the repository itself.
+    /// The path from the root of the checkout; empty for the repository itself.
     place: String,
     /// Where it came from.
     url: RemoteUrl,
@@ -58,9 +58,9 @@ struct CheckoutPart {
 /// A file, link or submodule of a checkout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckoutItem {
-    /// Path from the root of the whole, with `/` between its parts; see [`TreeEntry::path`].
+    /// The path from the root of the checkout, with `/` between its parts; see [`TreeEntry::path`].
     pub path: String,
-    /// What it becomes; a submodule is the folder that the files of its own are in.
+    /// The kind of entry. A submodule is a folder, and its files are items of their own.
     pub kind: TreeEntryKind,
     part: usize,
     entry: TreeEntry,
@@ -113,7 +113,7 @@ impl CheckoutPart {
         }
     }
 
-    /// The submodules that are wanted, each with its full path and the URL in `.gitmodules`.
+    /// The requested submodules, each with its full path and its URL in `.gitmodules`.
     fn submodules(&self, sparse: &Sparse) -> Result<Vec<(String, String, TreeEntry)>, Error> {
         let entries = &self.listing.entries;
         let mut wanted = entries
@@ -187,7 +187,7 @@ fn fetch_submodules(
     Ok(())
 }
 
-/// What is left for a submodule.
+/// The time and the bytes that are left for a submodule.
 struct SubmoduleBudget {
     timeout: Duration,
     received: u64,
@@ -238,7 +238,7 @@ fn entries(parts: &[CheckoutPart]) -> usize {
     parts.iter().map(|part| part.listing.entries.len() + part.listing.unreadable.len()).sum()
 }
 
-/// Everything that is wanted of all parts.
+/// The requested entries of all parts.
 fn items(
     parts: &[CheckoutPart],
     sparse: &Sparse,
@@ -262,7 +262,7 @@ fn items(
 }
 
 impl Checkout {
-    /// What may be signed of the commit; submodules are named by it.
+    /// The objects of the commit that may be signed. The commit contains the hashes of its submodules.
     ///
     /// # Errors
     /// The objects cannot be read.

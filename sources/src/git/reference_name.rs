@@ -4,8 +4,8 @@
 
 use super::{Error, Reference, Remote};
 
-/// Asks for what Git finds under a name, in Git's order: the full name, a tag, a branch. A commit is asked for alone, and
-/// no name means the default branch.
+/// Calls `ask` with the references that Git finds for a name, in Git's order: the full name, a tag, a branch. The hash
+/// of a commit stands for that commit alone, and an empty name for the default branch.
 ///
 /// # Errors
 /// [`Error::NoSuchRef`] if there is nothing of this name, and what `ask` answers.

@@ -14,14 +14,15 @@ use super::{Auth, Remote};
 use crate::http::clients::{Key, Lately, client_key, key};
 use crate::http::{self, Budgets, Clients, Egress, Proxy, Tls};
 
-/// Remotes whose handshake is remembered.
+/// The most remotes whose handshake is remembered.
 const MOST_HANDSHAKES: usize = 4096;
 /// Handshakes have about 200 bytes; a server that sends much more is asked again each time.
 const LONGEST_HANDSHAKE: usize = 2048;
-/// Commits whose time is remembered.
+/// The most commits whose time is remembered.
 const MOST_COMMITS: usize = 4096;
 
-/// What is remembered of servers between operations. Keep one for all remotes, in [`Context::known`](super::Context).
+/// The cache of handshakes, commit times and clients between operations. Keep one for all remotes, in
+/// [`Context::known`](super::Context).
 ///
 /// # Guarantees
 /// Losing it costs a request, never an answer. It holds at most 4096 handshakes, 4096 times of commits and 64 clients;
@@ -58,23 +59,23 @@ impl fmt::Debug for GitServerCache {
 }
 
 impl GitServerCache {
-    /// For operations that ask some servers only, with any protocol.
+    /// A cache for operations that may reach only some servers, with any protocol.
     pub fn within(egress: Egress) -> Self {
         Self { clients: Clients::within(egress), ..Self::default() }
     }
 
-    /// With budgets that others use too. Requests over HTTP go through them; SSH is not counted.
+    /// The same cache with shared budgets. Requests over HTTP go through them, and SSH is not counted.
     #[must_use]
     pub fn sharing(self, budgets: Arc<Budgets>) -> Self {
         Self { budgets, ..self }
     }
 
-    /// How much is asked of servers over HTTP.
+    /// The budgets for requests over HTTP.
     pub fn budgets(&self) -> &Arc<Budgets> {
         &self.budgets
     }
 
-    /// Which servers may be asked.
+    /// The servers that may be reached.
     pub fn egress(&self) -> &Egress {
         self.clients.egress()
     }
@@ -123,7 +124,7 @@ impl GitServerCache {
     }
 }
 
-/// Nothing for SSH, where each connection begins with a handshake.
+/// The key of a remote with its credentials. `None` for SSH, where each connection needs a handshake.
 fn remote_key(remote: &Remote) -> Option<Key> {
     let (kind, user, secret): (&[u8], _, _) = match &remote.credentials.auth {
         Auth::None => (b"none", None, None),

@@ -41,7 +41,7 @@ impl Tag {
     }
 }
 
-/// What a tag leads to in the end.
+/// The object to which a tag leads, through any tags between.
 fn target(tag: ObjectId, objects: &gix::odb::Handle) -> Option<ObjectId> {
     let mut id = tag;
     let mut buffer = Vec::new();
@@ -54,7 +54,7 @@ fn target(tag: ObjectId, objects: &gix::odb::Handle) -> Option<ObjectId> {
     None
 }
 
-/// What of a commit may be signed.
+/// The objects of a commit that may be signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signable {
     /// The hash of the commit: forty hexadecimal digits in lower case.

@@ -19,7 +19,7 @@ use super::{Error, GitLimits, Revision};
 
 /// The largest path that Linux takes.
 pub(super) const LONGEST_PATH: usize = 4096;
-/// All the paths of a tree together; beyond it the list alone would be a burden.
+/// The most bytes of all paths of a tree together. It bounds the memory of the list.
 const LONGEST_LISTING: usize = 64 << 20;
 
 /// Characters of a commit's summary in an event.
@@ -48,7 +48,7 @@ impl Commit {
     }
 }
 
-/// What an entry of a tree becomes.
+/// The kind of an entry of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TreeEntryKind {
     /// A file.
@@ -235,7 +235,7 @@ impl GitSnapshot {
         Ok(listing)
     }
 
-    /// The entries of a folder, the first by name last.
+    /// The entries of a folder, sorted by name in descending order.
     fn children(
         &self,
         folder: &TreeLocation,
@@ -329,7 +329,7 @@ impl TreeLocation {
     }
 }
 
-/// What Git's own checks refuse: names that lead elsewhere or into a repository's own folder.
+/// Whether Git's own checks accept a name. They refuse names that lead out of the tree or into `.git`.
 pub(super) fn is_safe(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..")
         && !name.eq_ignore_ascii_case(b".git")

@@ -29,7 +29,7 @@ const MOST_KDF_ROUNDS: u32 = 1024;
 
 /// Connects, authenticates and starts the service.
 ///
-/// Where the remote's name leads is checked at each connection.
+/// The address to which the name of the remote resolves is checked at each connection.
 pub(super) fn transport(
     remote: &Remote,
     egress: &Egress,
@@ -103,7 +103,7 @@ pub(super) fn private_key(identity: &str, passphrase: Option<&str>) -> Result<Pr
     }
 }
 
-/// Lets russh ask about the host's key.
+/// The handler with which russh checks the key of the host.
 struct HostKeyCheck {
     known: KnownHost,
     wire: Wire,
@@ -202,7 +202,7 @@ fn quoted(path: &str) -> String {
     format!("'{}'", path.replace('\'', r"'\''"))
 }
 
-/// The channel that the service is at the other end of.
+/// The channel to the service at the server.
 struct Link {
     wire: Wire,
     service: Service,
@@ -211,7 +211,7 @@ struct Link {
     outgoing: Vec<u8>,
     incoming: io::Cursor<Vec<u8>>,
     is_closed: bool,
-    /// The connection lasts as long as this.
+    /// Keeps the connection open until it is dropped.
     _session: Handle<HostKeyCheck>,
 }
 
@@ -225,7 +225,7 @@ impl Link {
         sent.map_err(|error| self.broken(&http::root_cause(&error)))
     }
 
-    /// Waits for more, or for the end.
+    /// Waits for more data, or for the end of the channel.
     fn receive(&mut self) -> io::Result<()> {
         match self.wire.wait(self.read.wait())? {
             Some(ChannelMsg::Data { data }) => {

@@ -84,7 +84,7 @@ pub(super) fn resolve(parent: &RemoteUrl, url: &str) -> Result<RemoteUrl, String
     }
 }
 
-/// True when what belongs to the root repository may be shown to where a submodule is.
+/// Whether the credentials of the root repository may be sent to the server of a submodule.
 pub(super) fn is_at_home(root: &RemoteUrl, url: &RemoteUrl) -> bool {
     match (root.scheme(), url.scheme()) {
         (Scheme::Ssh, Scheme::Ssh) => (root.host(), root.port()) == (url.host(), url.port()),

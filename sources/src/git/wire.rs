@@ -22,17 +22,17 @@ use super::{Context, Error, Remote};
 use crate::http::budget::{HostPermit, SendError};
 use crate::http::{Budgets, Busy};
 
-/// The most of a server's message that is quoted.
+/// The most characters of a server's message that are quoted.
 const LONGEST_QUOTE: usize = 300;
 
-/// A longer time than this is not meant; and the clock could not count it.
+/// The longest time limit. The clock cannot represent every longer one.
 const MAX_REMOTE_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// One operation on one remote. Clones share everything.
 #[derive(Clone)]
 pub(super) struct Wire(Arc<Inner>);
 
-/// What became of a request.
+/// The result of a request.
 pub(super) enum HttpAnswer {
     Response(Response),
     /// The error of the connection.
@@ -47,20 +47,20 @@ struct Inner {
     timeout: Duration,
     deadline: Instant,
     cancel: CancellationToken,
-    /// For code that neither waits nor reads: gix checks it while it works on a pack.
+    /// Set when the operation must end. gix checks it while it processes a pack.
     stop: Arc<AtomicBool>,
     watch: AbortHandle,
     received: AtomicU64,
     limit: u64,
     secrets: Mutex<Vec<RedactedValue<String>>>,
     budgets: Arc<Budgets>,
-    /// The host of the operation. It has one permit for all its connections: a second one could wait for the first
-    /// forever.
+    /// The permit for the host. An operation has one for all its connections, because a second permit could wait for
+    /// the first one forever.
     permit: Mutex<Option<Arc<HostPermit>>>,
     failure: Mutex<Option<Error>>,
-    /// The refusal that the far end sent within the protocol.
+    /// The refusal that the server sent within the protocol.
     refusal: Mutex<Option<String>>,
-    /// The output of the far end beside the protocol: its standard error.
+    /// The output of the server outside of the protocol: its standard error.
     aside: Mutex<String>,
 }
 
@@ -121,7 +121,7 @@ impl Wire {
         self.0.host.clone()
     }
 
-    /// The proxy that stands between, without its credentials.
+    /// The proxy between us and the remote, without its credentials.
     pub(super) fn proxy(&self) -> Option<String> {
         self.0.proxy.clone()
     }
@@ -131,12 +131,12 @@ impl Wire {
         self.0.received.load(Ordering::Relaxed)
     }
 
-    /// Turns true when the operation must end.
+    /// Becomes true when the operation must end.
     pub(super) fn stop(&self) -> &AtomicBool {
         &self.0.stop
     }
 
-    /// Waits for a future, but no longer than the operation may last.
+    /// Waits for a future until the operation must end.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
         let inner = &self.0;
         inner.runtime.block_on(async {
@@ -152,7 +152,7 @@ impl Wire {
     /// Sends a request when it is its turn.
     ///
     /// # Errors
-    /// The operation must end, or the host wants no requests.
+    /// The operation must end, or requests to the host are paused.
     pub(super) fn send(&self, request: RequestBuilder) -> io::Result<HttpAnswer> {
         let (client, request) = request.build_split();
         let request = match request {
@@ -176,7 +176,7 @@ impl Wire {
         }
     }
 
-    /// Whether the last answer was that its host refuses requests.
+    /// Fails while requests to the host are paused.
     pub(super) fn check_host(&self) -> Result<(), Error> {
         let permit = self.0.permit.lock().clone();
         permit.map_or(Ok(()), |permit| permit.check()).map_err(|busy| self.busy(busy))
@@ -205,7 +205,7 @@ impl Wire {
         Error::TimedOut { remote: self.remote(), timeout: self.0.timeout }
     }
 
-    /// Counts received bytes, and keeps a refusal that they start with.
+    /// Counts received bytes, and remembers an `ERR` line near their start.
     pub(super) fn receive(&self, bytes: &[u8]) -> io::Result<()> {
         let length = bytes.len() as u64;
         let before = self.0.received.fetch_add(length, Ordering::Relaxed);
@@ -221,19 +221,19 @@ impl Wire {
         Ok(())
     }
 
-    /// Remembers what went wrong, if nothing did before, and gives gix something to carry upwards.
+    /// Remembers the first error of the operation. Returns an error that gix passes on to the caller.
     pub(super) fn fail(&self, error: Error) -> io::Error {
         let text = error.to_string();
         self.0.failure.lock().get_or_insert(error);
         io::Error::other(text)
     }
 
-    /// Takes back what [`fail`](Self::fail) remembered.
+    /// Takes the error that [`fail`](Self::fail) remembered.
     pub(super) fn failure(&self) -> Option<Error> {
         self.0.failure.lock().take()
     }
 
-    /// Forgets the last error: another way is tried, with the time that is left.
+    /// Forgets the last error before another attempt, which has the time that is left.
     pub(super) fn start_over(&self) {
         *self.0.failure.lock() = None;
         *self.0.refusal.lock() = None;
@@ -245,7 +245,7 @@ impl Wire {
         self.0.secrets.lock().push(RedactedValue::new(text.to_owned()));
     }
 
-    /// A message of a server, fit to be quoted.
+    /// A message of a server on one line: shortened, and without secrets.
     pub(super) fn quote(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in self.0.secrets.lock().iter().map(RedactedValue::expose) {
@@ -264,7 +264,7 @@ impl Wire {
         }
     }
 
-    /// Remembers the output of the far end beside the protocol.
+    /// Remembers output of the server outside of the protocol.
     pub(super) fn overhear(&self, bytes: &[u8]) {
         let mut aside = self.0.aside.lock();
         if aside.len() < 4 * LONGEST_QUOTE {
@@ -273,15 +273,15 @@ impl Wire {
         }
     }
 
-    /// What the far end said beside the protocol, fit to be repeated.
+    /// The output of the server outside of the protocol, as [`Self::quote`] shows it.
     pub(super) fn overheard(&self) -> String {
         self.quote(&self.0.aside.lock())
     }
 
-    /// What became of a push when reading its answer failed.
+    /// The result of a push whose answer could not be read.
     ///
-    /// Only a status that says that nothing was done is believed; whatever else went wrong may have done so after the push
-    /// was accepted.
+    /// Only a few errors prove that the server did nothing. Any other error may have occurred after the server accepted
+    /// the push.
     pub(super) fn unanswered(&self, error: io::Error) -> PushError {
         match self.failure() {
             Some(
@@ -297,7 +297,7 @@ impl Wire {
         }
     }
 
-    /// What truly went wrong when gix says that something did.
+    /// The cause of an error that gix reports.
     pub(super) fn explain(&self, error: &gix::Error) -> Error {
         if let Some(known) = self.failure() {
             return known;
@@ -325,8 +325,8 @@ impl Wire {
     }
 }
 
-/// The text of an `ERR` line near the start of what a server sends. gix does not look for it everywhere,
-/// and then complains about what it expected instead.
+/// The text of an `ERR` line near the start of an answer. gix does not search for it everywhere, and reports a protocol
+/// error instead.
 fn refusal(bytes: &[u8]) -> Option<String> {
     const ERROR_SEARCH_BYTES: usize = 1024;
     let start = &bytes[..bytes.len().min(ERROR_SEARCH_BYTES)];

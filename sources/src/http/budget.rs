@@ -19,15 +19,15 @@ use url::Url;
 use super::Egress;
 use circuit_breaker::{CircuitBreaker, HostAvailability, RateLimit, Ticket};
 
-/// So many hosts are remembered before those are forgotten of which there is nothing to remember.
+/// The number of hosts from which on hosts without any state are forgotten.
 const MANY_HOSTS: usize = 1024;
 
-/// How much is asked of one host.
+/// The limits on requests to one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostLimits {
-    /// Requests under way, from the first byte sent to the last byte read.
+    /// The most requests at the same time, each from the first byte sent to the last byte read.
     pub at_once: usize,
-    /// Requests begun in a second; `None` for as many as there are.
+    /// The most requests that begin in one second; `None` for no limit.
     pub per_second: Option<u32>,
 }
 
@@ -38,17 +38,17 @@ impl Default for HostLimits {
     }
 }
 
-/// A host that is not asked at the moment, since it asked for that: by status 429, or 503.
+/// A host to which requests are paused, because it responded with 429 or 503.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{host} responded with HTTP status {status}; {}", when(*.until, *.is_tried))]
 pub struct Busy {
     /// Host and port.
     pub host: String,
-    /// When to come back. It is in the future, by an hour at most.
+    /// The time of the next attempt, within the next hour.
     pub until: Timestamp,
-    /// What it answered.
+    /// The status with which the host responded.
     pub status: u16,
-    /// Whether a request is about to find out whether the host serves again.
+    /// Whether a single request is testing whether the host serves again.
     pub is_tried: bool,
 }
 
@@ -64,7 +64,7 @@ fn when(until: Timestamp, is_tried: bool) -> String {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// The host is not asked at the moment; nothing was sent.
+    /// Requests to the host are paused; nothing was sent.
     #[error(transparent)]
     Busy(#[from] Busy),
     /// The request could not be sent, or nothing answered it. The URL was taken out.
@@ -75,11 +75,12 @@ pub enum SendError {
 /// The budgets of all hosts. One for the process.
 ///
 /// # Guarantees
-/// Requests that wait for a permit get it in turn, so an object that asks one thing after the other cannot keep out
-/// others; a caller that asks in parallel bounds that itself. Requests to a host that responds with 429 are paused for
-/// the time in its `Retry-After`, from a second to an hour, or else for two seconds and each time twice as long, up to
-/// five minutes; so is a host that answers 503 with a `Retry-After`, or three times in a row. Then one request tries
-/// whether it serves again, and until that is known all others are turned away.
+/// Requests get permits in the order in which they ask, so a caller that sends one request after the other cannot keep
+/// others out. A caller that sends requests in parallel has to bound their number itself. Requests to a host are paused
+/// if it responds with 429, with 503 and a `Retry-After`, or with 503 three times in a row. The pause is the
+/// `Retry-After`, from a second to an hour. Without one it is two seconds, and each time twice as long, up to five
+/// minutes. After the pause a single request tests whether the host serves again; until its result is known, all other
+/// requests fail.
 #[derive(Debug)]
 pub struct Budgets {
     limits: HostLimits,
@@ -88,7 +89,7 @@ pub struct Budgets {
 }
 
 impl Default for Budgets {
-    /// For any server but those on link-local addresses.
+    /// Budgets for any server except those at link-local and metadata addresses.
     fn default() -> Self {
         Self::new(HostLimits::default())
     }
@@ -111,7 +112,7 @@ impl Budgets {
         Self { limits, ..Self::within(Egress::with_loopback()) }
     }
 
-    /// Budgets of servers that specs name, if they may name them.
+    /// Budgets for the servers that an egress policy permits.
     pub fn within(egress: Egress) -> Self {
         Self { limits: HostLimits::default(), egress, hosts: Arc::default() }
     }
@@ -122,7 +123,7 @@ impl Budgets {
         Self { limits: self.limits, egress, hosts: self.hosts.clone() }
     }
 
-    /// Which servers specs may name. The sender checks URLs by it, and has clients that look names up by it.
+    /// The servers that specs may name. The sender checks URLs against it, and its clients resolve names with it.
     pub fn egress(&self) -> &Egress {
         &self.egress
     }
@@ -145,11 +146,11 @@ impl Budgets {
 
     /// Sends a request from a permit of its own, which is given back with the answer.
     ///
-    /// Within a future; blocking code waits for it by its runtime's `block_on`.
+    /// Call it in a future; blocking code uses `block_on` of its runtime.
     ///
     /// # Errors
-    /// [`SendError::Busy`] at once where the host is closed, or when it closed while this waited for its turn. An answer
-    /// that closes it is an answer.
+    /// [`SendError::Busy`] if requests to the host are paused, or become paused while this call waits. The answer that
+    /// begins a pause is returned as an answer.
     pub async fn send(&self, request: RequestBuilder) -> Result<LimitedResponse, SendError> {
         let (client, request) = request.build_split();
         let request = request.map_err(|error| SendError::Transport(error.without_url()))?;
@@ -171,7 +172,7 @@ impl Budgets {
         permit.send(RequestBuilder::from_parts(client.clone(), request)).await
     }
 
-    /// When the host of a URL may be asked again, if it is closed: for code with a client of its own, before a request.
+    /// Fails while requests to the host of a URL are paused. Code with its own client calls it before a request.
     ///
     /// # Errors
     /// The host is closed.
@@ -179,7 +180,7 @@ impl Budgets {
         self.host(url).peek()
     }
 
-    /// What a host answered to a request that was sent by a client of its own; see [`Budgets::check`].
+    /// Notes the answer of a host to a request that was sent with another client; see [`Budgets::check`].
     pub fn learn(&self, url: &Url, status: http::StatusCode, headers: &http::HeaderMap) {
         let host = self.host(url);
         let now = Timestamp::now();
@@ -217,7 +218,7 @@ fn key_of(url: &Url) -> (String, String) {
 }
 
 impl Host {
-    /// Whether there is something about it that must not be forgotten.
+    /// Whether the host has state that must not be forgotten.
     fn is_remarkable(&self) -> bool {
         !self.state.lock().0.is_forgettable()
     }
@@ -227,7 +228,7 @@ impl Host {
         Busy { host: self.name.clone(), until, status, is_tried }
     }
 
-    /// Whether it is open, without taking the trial.
+    /// Fails while requests are paused. It does not take the right to send the test request.
     fn peek(&self) -> Result<(), Busy> {
         let admitted = self.state.lock().0.clone().admit(Timestamp::now());
         admitted.map(drop).map_err(|shut| self.busy(shut))
@@ -239,14 +240,14 @@ impl Host {
     }
 }
 
-/// The right to ask a host, until it is dropped.
+/// The right to send requests to a host, until it is dropped.
 #[derive(Debug)]
 pub struct HostPermit {
     host: Arc<Host>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Gives a trial back if its request is dropped before the end.
+/// Returns the right to send the test request if the request is dropped before its end.
 struct Asking<'h>(&'h Host, Ticket);
 
 impl Drop for Asking<'_> {
@@ -262,7 +263,7 @@ impl HostPermit {
         self.host.key == key_of(url).0
     }
 
-    /// Sends a request to the host, and learns from the answer whether it wants to be asked.
+    /// Sends a request to the host, and notes from the answer whether requests have to be paused.
     ///
     /// # Errors
     /// As [`Budgets::send`].
@@ -283,7 +284,7 @@ impl HostPermit {
         Ok(answer)
     }
 
-    /// The last answer of its host, if that closed it.
+    /// Fails while requests to the host are paused.
     ///
     /// # Errors
     /// The host is closed.

@@ -19,32 +19,34 @@ use url::{Host, Url};
 
 use addresses::{Sort, forms, sort};
 
-/// Which servers may be asked.
+/// The servers that may be reached.
 #[derive(Debug, Clone, Default)]
 pub enum Egress {
-    /// All: for servers that the operator of this program names.
+    /// All servers. It is for servers that the operator of this program names.
     #[default]
     Anywhere,
-    /// Those that a spec may name.
+    /// The servers that a spec may name.
     ///
-    /// A proxy decides itself what is reached through it, but addresses that are given as such are checked, and so is
-    /// where a proxy is that a spec names.
+    /// A proxy resolves names itself, so only IP addresses in URLs are checked behind it. The address of a proxy that a
+    /// spec names is checked, too.
     Named(Arc<Rules>),
-    /// Those where artifacts may be that other programs of the cluster provide: as those that a spec may name, and Services.
+    /// The servers from which artifacts of other programs in the cluster are fetched: those that a spec may name, and
+    /// Services.
     Provided(Arc<Rules>),
-    /// Those of them that have public addresses: not the cluster, nor any other private network.
+    /// The servers that a spec may name and that have public addresses. The cluster and other private networks are
+    /// excluded.
     ///
-    /// A proxy of the environment may be anywhere, and itself decides what is reached through it.
+    /// A proxy of the environment may be at any address, and decides itself which servers are reached through it.
     Public(Arc<Rules>),
 }
 
-/// What no spec may name, wherever it may be.
+/// The addresses that no spec may name.
 ///
 /// # Guarantees
 /// Link-local addresses and the metadata of clouds are always refused; no other rule allows them.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// This machine may be named after all.
+    /// Whether a spec may name this machine and this program.
     with_loopback: bool,
     /// Exceptions from `services`.
     allowed: Vec<IpNet>,
@@ -53,30 +55,31 @@ pub struct Rules {
 
 #[derive(Debug, Default)]
 struct ClusterAddresses {
-    /// Where this program itself is.
+    /// The addresses of this program.
     own: Vec<IpAddr>,
-    /// The ranges of the cluster's Services, where they are refused.
+    /// The refused ranges of the cluster's Services.
     services: Vec<IpNet>,
 }
 
 impl Rules {
-    /// This machine and this program are refused; so are networks that are learned, but for those that are `allowed`.
+    /// Rules that refuse this machine and this program. They also refuse Services after [`Self::refuse_services`],
+    /// except those in `allowed`.
     pub fn new(allowed: Vec<IpNet>) -> Self {
         Self { allowed, ..Self::default() }
     }
 
-    /// This machine and this program may be named, for tests, whose servers are there.
+    /// The same rules, except that specs may name this machine and this program. Tests need it.
     #[must_use]
     pub fn with_loopback(self) -> Self {
         Self { with_loopback: true, ..self }
     }
 
-    /// This program is at these addresses, and at no others.
+    /// Replaces the addresses of this program.
     pub fn learn_own(&self, own: Vec<IpAddr>) {
         self.learned.write().own = own;
     }
 
-    /// Services have these ranges, and no spec may name one.
+    /// Refuses Services, which have these ranges.
     pub fn refuse_services(&self, services: Vec<IpNet>) {
         self.learned.write().services = services;
     }
@@ -98,7 +101,7 @@ impl Rules {
     }
 }
 
-/// Why a server is not asked. The text leaves out where the name leads, since that may be confidential.
+/// Why a server may not be reached. The text leaves out the address of the name, because it may be confidential.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{host}` {}", .why.words())]
 pub struct EgressDeniedError {
@@ -130,7 +133,7 @@ impl Why {
     }
 }
 
-/// The refusal at the bottom of a chain of errors, if there is one.
+/// The first [`EgressDeniedError`] in a chain of errors.
 pub fn refusal<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e EgressDeniedError> {
     let mut current = Some(error);
     while let Some(error) = current {
@@ -143,12 +146,12 @@ pub fn refusal<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e EgressDeni
 }
 
 impl Egress {
-    /// Those that a spec may name, this machine included: what unit tests and the command line need.
+    /// The servers that a spec may name, and this machine. Unit tests and the command line use it.
     pub fn with_loopback() -> Self {
         Self::Named(Arc::new(Rules::default().with_loopback()))
     }
 
-    /// Checks an address that is given as such; names are checked when they are looked up.
+    /// Checks an IP address in a URL. A name is checked when it is resolved.
     ///
     /// # Errors
     /// The server may not be asked.
@@ -169,7 +172,7 @@ impl Egress {
         self.refusal(address).map_or(Ok(()), |why| Err(EgressDeniedError { host: host(), why }))
     }
 
-    /// The addresses of a host, given as a name or an address, that may be asked.
+    /// The permitted addresses of a host, which is a name or an address.
     ///
     /// # Errors
     /// None of the addresses is allowed ([`EgressDeniedError`] inside), or the name is not known.
@@ -201,13 +204,13 @@ impl Egress {
         }
     }
 
-    /// Whether anything is refused at all.
+    /// Whether any server is refused.
     pub(super) fn is_limited(&self) -> bool {
         !matches!(self, Self::Anywhere)
     }
 }
 
-/// Looks names up, and leaves out addresses that may not be asked.
+/// Resolves names to the addresses that may be reached.
 pub(super) struct Within {
     egress: Egress,
     /// The hosts of proxies.
@@ -215,7 +218,7 @@ pub(super) struct Within {
 }
 
 impl Within {
-    /// With the proxies that clients take from the environment.
+    /// A resolver that exempts the proxies in the environment.
     pub(super) fn new(egress: Egress) -> Self {
         let names = ["http_proxy", "https_proxy", "all_proxy"];
         let names = names.iter().flat_map(|name| [(*name).to_owned(), name.to_uppercase()]);

@@ -11,22 +11,22 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// From so many keys on, those are forgotten for which no caller waits and no value is kept.
+/// The number of keys from which on keys without a value and without a waiting caller are forgotten.
 const MANY_KEYS: usize = 4096;
 
-/// Values by key, each fetched once for all concurrent callers, and kept for 80 % of its life.
+/// Values by key. One fetch serves all concurrent callers, and a value is kept for 80 % of its life.
 ///
-/// A key holds everything that decides what is fetched, credentials as a digest included: callers with the same key get
-/// the same value.
+/// A key must contain everything that decides what is fetched, with credentials as a digest, because callers with the
+/// same key get the same value.
 ///
 /// # Guarantees
-/// A failure is shared by the callers that waited for it, and by none after them. When the caller that fetches gives
-/// up, the next one that waits fetches. Values are not shown by `Debug`.
+/// Callers that waited for a failed fetch get its error, and later callers fetch again. If the caller that fetches
+/// gives up, the next waiting caller fetches. `Debug` does not show values.
 pub struct SingleFlightCache<K, T, E> {
     slots: Mutex<BTreeMap<K, Arc<Slot<T, E>>>>,
 }
 
-/// Tokens by what they were asked for with.
+/// Logins by a key of the request for them.
 pub type Logins<T, E> = SingleFlightCache<String, T, E>;
 
 struct Slot<T, E> {
@@ -64,16 +64,16 @@ impl<K, T, E> fmt::Debug for SingleFlightCache<K, T, E> {
     }
 }
 
-/// Long enough before its end that nothing is begun with what ends meanwhile.
+/// How long a value is kept. It ends early enough that no request begins with a value that expires meanwhile.
 fn kept_for(life: Duration) -> Duration {
     life / 5 * 4
 }
 
 impl<K: Ord + Clone, T, E: Clone> SingleFlightCache<K, T, E> {
-    /// The value of a key: one that is kept, the one that another caller is fetching, or what `fetch` gives.
+    /// The value of a key: the kept one, the one that another caller is fetching, or else the result of `fetch`.
     ///
-    /// `fetch` returns how long the value lives from now; without a life it is only for callers that wait for it
-    /// already.
+    /// `fetch` returns how long the value lives from now. Without a life, only the callers that already wait get the
+    /// value.
     ///
     /// # Errors
     /// The error of `fetch`, or of the other caller's fetch.
@@ -108,7 +108,7 @@ impl<K: Ord + Clone, T, E: Clone> SingleFlightCache<K, T, E> {
         value
     }
 
-    /// The value of a key is no longer valid, such as a token that was refused; a newer one stays.
+    /// Forgets the value of a key if `is_it` recognizes it, for example a refused token. A newer value stays.
     pub(crate) async fn forget_if(&self, key: &K, is_it: impl FnOnce(&T) -> bool) {
         let slot = self.slots.lock().get(key).cloned();
         let Some(slot) = slot else { return };

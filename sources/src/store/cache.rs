@@ -20,10 +20,11 @@ pub(super) type Key = (String, ExtractOptions);
 /// What an entry of a tree costs beside its path and body.
 const ENTRY_BYTES: u64 = 128;
 
-/// Trees by what they were extracted from.
+/// Extracted trees, by archive and options.
 ///
-/// A tree that is in use is always shared; one that is not in use stays while it was used a short time ago and is among
-/// the most recent that fit into the budget together. Every push leaves a tree behind that will not be asked for again.
+/// A tree in use is always shared. An unused tree stays for a short time, as long as it is among the most recent ones
+/// that fit into the budget together. It does not stay longer, because after a new revision the tree of the old one is
+/// not needed again.
 #[derive(Debug)]
 pub(super) struct Cache {
     budget: u64,
@@ -42,7 +43,7 @@ struct Recent {
     used: Instant,
 }
 
-/// One tree; the lock is held while it is extracted, so that others wait for it instead of repeating it.
+/// One tree. The lock is held while the tree is extracted, so other callers wait for it instead of extracting it again.
 #[derive(Debug, Default)]
 struct TreeSlot {
     tree: Mutex<Weak<MemoryTree>>,
@@ -78,7 +79,7 @@ impl Cache {
         Ok(tree)
     }
 
-    /// Makes the tree the most recent, and lets go of the oldest that no longer fit.
+    /// Makes a tree the most recent one, and drops the oldest ones that no longer fit into the budget.
     fn use_now(&self, key: Key, tree: &Arc<MemoryTree>) {
         let now = Instant::now();
         let mut recent = self.recent.lock();

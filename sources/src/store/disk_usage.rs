@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{Error, UNFINISHED, garbage_collection};
 
-/// Bytes by the path of an artifact, and those of artifacts that are being written.
+/// The bytes of all artifacts, by path, and of the artifacts that are being written.
 #[derive(Debug, Default)]
 pub(super) struct Ledger(Mutex<Counts>);
 
@@ -19,13 +19,14 @@ struct Counts {
     total: u64,
 }
 
-/// Bytes that are being written; given back when it is dropped, unless they are kept.
+/// The bytes of an artifact that is being written. They are given back when the claim is dropped without
+/// [`Self::keep`].
 #[derive(Debug)]
 pub(super) struct Claim<'l> {
     ledger: &'l Ledger,
     limit: Option<u64>,
     claimed: u64,
-    /// What the store held when a byte did not fit.
+    /// The bytes in the store when this claim first exceeded the limit.
     refused: Option<u64>,
 }
 
@@ -45,12 +46,12 @@ impl Ledger {
         Ok(Self(Mutex::new(counts)))
     }
 
-    /// Begins to write; nothing fits beyond `limit`.
+    /// Begins the claim of an artifact that is written. All artifacts together may have `limit` bytes.
     pub(super) fn claim(&self, limit: Option<u64>) -> Claim<'_> {
         Claim { ledger: self, limit, claimed: 0, refused: None }
     }
 
-    /// Artifacts are gone.
+    /// Forgets the artifacts that `is_gone` chooses.
     pub(super) fn forget(&self, is_gone: impl Fn(&str) -> bool) {
         let mut counts = self.counts();
         let mut freed = 0;
@@ -80,7 +81,7 @@ impl Counts {
 }
 
 impl Claim<'_> {
-    /// Whether so many bytes more fit, which then count.
+    /// Adds bytes to the claim. Returns false, and adds nothing, if they exceed the limit.
     pub(super) fn grow(&mut self, bytes: u64) -> bool {
         let mut counts = self.ledger.counts();
         let total = counts.total.saturating_add(bytes);
@@ -93,12 +94,12 @@ impl Claim<'_> {
         true
     }
 
-    /// What the store held, besides this, when something did not fit.
+    /// The bytes in the store, without this claim, when it first exceeded the limit.
     pub(super) fn refused(&self) -> Option<u64> {
         self.refused
     }
 
-    /// What was written is an artifact now.
+    /// Counts the written bytes as an artifact.
     pub(super) fn keep(mut self, path: &str) {
         let mut counts = self.ledger.counts();
         counts.total = counts.total.saturating_sub(self.claimed);

@@ -13,12 +13,12 @@ use jiff::Timestamp;
 
 use super::{Error, UNFINISHED, failed, gone_is_fine};
 
-/// What stays.
+/// The limits on the artifacts of a slot that stay.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Retention {
-    /// How old any other artifact may get.
+    /// The age above which an artifact is removed, unless it must stay.
     pub(super) ttl: Duration,
-    /// How many stay, those included that are kept in any case.
+    /// The most artifacts that stay, those included that must stay.
     pub(super) records: usize,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn collect(
     refused.map_or(Ok(removed), Err)
 }
 
-/// Chooses what goes, oldest first.
+/// Chooses the files to remove, oldest first.
 ///
 /// Differs(flux): when some artifacts are too old, Flux counts those twice and keeps more records than asked for.
 fn garbage(

@@ -19,13 +19,13 @@ use windlass_cluster::{Cluster, ClusterError};
 use windlass_runtime::crd_guard::claims::Mark;
 use windlass_runtime::crd_guard::{self, Guard, ManifestPermission, Removal};
 
-/// How often it is observed whether a kind is served.
+/// The time between two checks whether a kind is served.
 const DISCOVERY_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Why a kind is not served.
 #[derive(Debug)]
 pub(crate) enum EstablishError {
-    /// It takes too long; says of which definition.
+    /// The definition in this text was not served in time.
     TimedOut(String),
     /// The API server's refusal, or no answer.
     Cluster(ClusterError),
@@ -39,11 +39,11 @@ impl From<ClusterError> for EstablishError {
 
 /// Waits until the kind of a definition is served, in each of its versions.
 ///
-/// The API server establishes a definition before it has discovery documents of its versions, and lists a version before it
-/// has its document.
+/// The condition Established is not enough: the API server sets it before it serves the discovery documents of the
+/// versions, and it lists a version before it serves the document of it.
 ///
 /// # Errors
-/// It is not by then, or the API server could not be asked.
+/// The kind is not served in time, or the API server could not be asked.
 pub(crate) async fn established(
     cluster: &Cluster,
     definition: &Object,
@@ -187,10 +187,10 @@ impl<O: Owner> ReleaseExecutor<O> {
         Err(Outcome::Failed(reason::CRD_INCOMPATIBLE, refused.join("\n"), wake))
     }
 
-    /// The definitions of a revision that are to stay as they are, and why an operation fails that makes a new revision.
+    /// The definitions of a revision that must not be changed. The text says why an installation or an upgrade fails.
     ///
-    /// A rollback applies the rest of the old revision all the same: a definition that would break objects stays, and an
-    /// event says so.
+    /// A rollback does not fail because of them: it applies the other objects of the old revision, and an event reports
+    /// each definition that stays.
     ///
     /// # Errors
     /// The API server could not be asked.
@@ -222,8 +222,8 @@ impl<O: Owner> ReleaseExecutor<O> {
         Ok((all, None))
     }
 
-    /// Whether a definition is to stay as it is, because the manifest would not fit the objects that exist: a rollback
-    /// has left it, which is not drift.
+    /// Whether the guard refuses the manifest of a definition, because existing objects would not fit it. A rollback
+    /// has left such a definition unchanged, so its difference from the manifest is not drift.
     ///
     /// # Errors
     /// The API server could not be asked.
@@ -233,13 +233,14 @@ impl<O: Owner> ReleaseExecutor<O> {
         Ok(matches!(change, ManifestPermission::Refused(_)))
     }
 
-    /// Moves the objects of a definition out of versions that go; why that cannot be done.
+    /// Moves the objects of a definition out of the versions that its manifest drops. The text says why that is not
+    /// possible.
     async fn moved(&self, members: &[Member], id: &ObjectId) -> Result<Option<String>, Outcome> {
         let Some(member) = members.iter().find(|it| it.id == *id) else { return Ok(None) };
         self.migrated(&member.object).await
     }
 
-    /// The same for a manifest. It is interrupted when the owner is suspended, deleted or changed.
+    /// As [`Self::moved`], for a manifest. The move ends early when the owner is suspended, deleted or changed.
     pub(super) async fn migrated(&self, manifest: &Object) -> Result<Option<String>, Outcome> {
         let guard = self.guard();
         let is_overtaken = || self.owner.is_overtaken(self.desired());
@@ -284,7 +285,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         Ok(())
     }
 
-    /// Whether a definition is one of `crds/` now: a chart that moved it there has not given it up.
+    /// Whether the chart has a definition in `crds/` now. A chart that moved a definition there still contains it.
     fn comes_with_the_chart(&self, name: &str) -> bool {
         let chart = self.desired_release.chart.as_ref().map(|loaded| &loaded.chart);
         chart.map(helm::chart::crds).unwrap_or_default().iter().any(|file| {

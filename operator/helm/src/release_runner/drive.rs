@@ -19,13 +19,13 @@ use windlass_runtime::field_conflict::Contests;
 use windlass_runtime::permit::Priority;
 use windlass_runtime::target::ClusterTarget;
 
-/// What a release remembers between runs.
+/// The state of a release that this process keeps between runs.
 #[derive(Default)]
 pub(crate) struct ReleaseRunnerState(Mutex<DriveState>);
 
 #[derive(Default)]
 struct DriveState {
-    /// What the last run saw of the objects that it waits for.
+    /// The wait of the last run.
     wait: Option<Wait>,
     /// Follows the hook that is due.
     hook_watch: Option<Arc<HookWatch>>,
@@ -37,9 +37,9 @@ struct DriveState {
     retries: Retries,
 }
 
-/// What a run that waits leaves to the next one.
+/// The results of a waiting run that the next one uses.
 struct Wait {
-    /// Of which desired state this is; for any other nothing of it holds.
+    /// The identity of the desired state. The wait is not valid for any other.
     desired_identity: String,
     observation: Observation,
     /// Objects that were ready while others were awaited, and the resourceVersions in which they were.
@@ -52,7 +52,7 @@ impl ReleaseRunnerState {
         self.0.lock()
     }
 
-    /// The wait that goes on, as it was last observed.
+    /// The last observation of the wait in progress.
     pub(crate) fn observation(&self) -> Option<Observation> {
         self.of().wait.as_ref().map(|wait| wait.observation)
     }
@@ -92,7 +92,7 @@ impl ReleaseRunnerState {
         }
     }
 
-    /// Nothing is awaited any more.
+    /// Ends the watch of a hook, because the release does not wait any more.
     pub(crate) fn waits_no_more(&self) {
         self.of().hook_watch = None;
     }
@@ -101,15 +101,15 @@ impl ReleaseRunnerState {
 /// How a run ended.
 pub(crate) struct DriveReport {
     pub(crate) outcome: Outcome,
-    /// What the operation does that is under way.
+    /// The current step of the operation in progress, as text.
     pub(crate) running: Option<String>,
-    /// Whether it waits for objects or a hook, so that a further run has nothing to do but observe them.
+    /// Whether the operation waits for objects or a hook, so that the next run only has to observe them.
     pub(crate) is_waiting: bool,
     /// Whether the API server did not answer; other releases in the same cluster need not try then.
     pub(crate) is_unanswered: bool,
 }
 
-/// Does what the engine says until it has an outcome; nothing where the owner changed meanwhile.
+/// Performs the steps of the engine until there is an outcome. `None` if the owner changed meanwhile.
 pub(crate) async fn drive<O: Owner>(
     context: &Arc<Context>,
     target: &Arc<ClusterTarget>,

@@ -23,19 +23,19 @@ use windlass_cluster::watch::WatcherEvent as Event;
 use windlass_cluster::{Cluster, ClusterError};
 use windlass_runtime::work_queue::WorkQueue;
 
-/// How long the first list of a watch may take; then the hook is created without it.
+/// How long the creation of a hook waits for the first list of the watch.
 const LISTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// What is known of the object of a hook.
+/// The state of the object of a hook that a watch has seen.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HookObservation {
-    /// As it was last, with its status.
+    /// The object as it was seen last, with its status.
     pub(super) object: Option<Object>,
-    /// Whether it is gone.
+    /// Whether the object was deleted.
     pub(super) is_gone: bool,
-    /// Whether a watch has listed it once.
+    /// Whether the watch has completed a list.
     listed: bool,
-    /// Whether it could have come and gone unseen, because the watch had to list again.
+    /// Whether the object could have been created and deleted unseen, because the watch had to list again.
     has_gap: bool,
     /// Whether the watch ended or could not begin.
     broken: bool,
@@ -47,12 +47,12 @@ impl HookObservation {
         self.is_gone = is_gone;
     }
 
-    /// A list begins.
+    /// Notes that a list begins.
     fn lists(&mut self) {
         self.has_gap |= self.listed;
     }
 
-    /// A list has ended in which the object was, or was not.
+    /// Notes that a list ended, with or without the object.
     fn has_listed(&mut self, is_there: bool) {
         self.listed = true;
         self.is_gone = self.object.is_some() && !is_there;
@@ -81,7 +81,7 @@ pub(super) struct Hook {
 pub(super) struct HookWatch {
     hook: Hook,
     shared: HookWatchState,
-    /// None for what is over once it is there, which needs no watch.
+    /// The task of the watch; `None` for a hook that ends with its creation.
     task: Option<AbortHandle>,
 }
 
@@ -94,7 +94,7 @@ impl Drop for HookWatch {
 }
 
 impl HookWatch {
-    /// Remembers what is noted, and follows the object where that is worth it.
+    /// Begins to watch the object of a hook, unless the hook ends with its creation or its kind cannot be watched.
     pub(super) fn begin(
         cluster: &Cluster,
         work_queue: Arc<WorkQueue>,
@@ -126,7 +126,7 @@ impl HookWatch {
         self.hook.operation == operation && self.hook.place == place
     }
 
-    /// Waits for the first list, so that what is created from here on is seen.
+    /// Waits for the first list, so that the watch sees every object that is created afterwards.
     pub(super) async fn began(&self) {
         if self.task.is_none() {
             return;
@@ -149,12 +149,12 @@ impl HookWatch {
         seen.listed || seen.broken
     }
 
-    /// What is known by now.
+    /// The state that the watch has seen so far.
     pub(super) fn seen(&self) -> HookObservation {
         locked(&self.shared).clone()
     }
 
-    /// Whether the object could not come and go unseen since the journal noted its beginning.
+    /// Whether the watch has seen every change of the object since the journal noted the beginning of the hook.
     pub(super) fn is_whole(&self) -> bool {
         let seen = locked(&self.shared);
         self.task.is_some() && !self.hook.is_noted && seen.listed && !seen.has_gap
@@ -166,7 +166,7 @@ impl HookWatch {
         self.task.is_some() && seen.listed && !seen.broken
     }
 
-    /// Takes note of the object as it was created. What the watch saw since counts more.
+    /// Notes the created object, unless the watch has already seen it.
     pub(super) fn created(&self, object: Object) {
         let mut seen = locked(&self.shared);
         if seen.object.is_none() {

@@ -54,7 +54,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         }
     }
 
-    /// What became of the object of a hook.
+    /// The state of the object of a hook.
     pub(super) async fn hook(
         &self,
         record: &Record,
@@ -84,8 +84,8 @@ impl<O: Owner> ReleaseExecutor<O> {
         Ok(HookObject::Ours { uid: live.uid().to_owned(), health })
     }
 
-    /// How far the hook is that is due, also where its object is gone by now; and whether it could not come and go unseen
-    /// since the journal noted its beginning.
+    /// The state of the hook that is due, even if its object was deleted; and whether a watch has seen every change of
+    /// the object since the journal noted the beginning of the hook.
     pub(super) async fn running_hook(
         &self,
         record: &Record,

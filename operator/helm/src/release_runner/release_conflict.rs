@@ -16,12 +16,13 @@ use windlass_runtime::context::Context;
 use windlass_runtime::kind::node_of;
 use windlass_runtime::record::through;
 
-/// The object besides the asking one that has the release of a record: the one with this uid, which the journal beside the
-/// record names, if it asks for the release or has a revision of it; else the one whose newest revision is this very record,
-/// since a release of the same name in another cluster is another release.
+/// The other object that owns the release of a record. The journal beside the record names an owner by its uid: it
+/// counts if its spec asks for the release, or if its history has a revision of it. Otherwise the owner is the object
+/// whose newest revision is this record. A release of the same name does not suffice, because it may be in another
+/// cluster.
 ///
-/// The journal is written before anything of the release is applied, so it says whose the release is during the first
-/// installation, too, when no status has a history.
+/// The journal is written before any object of the release is applied. So it names the owner during the first
+/// installation as well, when no status has a history.
 pub(crate) fn holder(
     context: &Context,
     asking: &ObjectKey,
@@ -76,7 +77,8 @@ fn first<K: OurKind>(
     its.filter(|it| has(it)).map(|it| node_of(&**it)).find(|node| node != asking)
 }
 
-/// The Helmfile among those of a kind. A release has a row before anything is done for it.
+/// The first Helmfile of a kind that owns the release. The status has a row for a release before any operation on it
+/// begins.
 fn helmfile<K>(
     all: &[Arc<K>],
     asking: &ObjectKey,
@@ -97,7 +99,8 @@ where
     first(all, asking, uid, is_its)
 }
 
-/// Whether a Helmfile has the release of a row in this state; of one that it gave up, the row is all that is left.
+/// Whether a Helmfile owns the release of a row in this state. It does not own a release that it gave up, although the
+/// row stays.
 fn is_asked_for(state: ReleaseState) -> bool {
     use ReleaseState::{Failed, Pending, Progressing, Ready, Suspended, Uninstalling, Waiting};
     matches!(state, Pending | Waiting | Progressing | Ready | Failed | Suspended | Uninstalling)

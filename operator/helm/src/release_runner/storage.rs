@@ -65,9 +65,9 @@ struct StoredRevision {
 /// How a record is stored.
 #[derive(Clone)]
 struct RecordLayout {
-    /// The digest of all parts, where the Secret is one of several.
+    /// The digest of all parts, if the record is stored in several Secrets.
     parts: Option<String>,
-    /// How much the record takes in its Secrets, in bytes.
+    /// The bytes of the record in its Secrets.
     size: usize,
 }
 
@@ -81,7 +81,7 @@ impl RecordLayout {
 }
 
 impl StoredRevision {
-    /// As the Secret of a record says it.
+    /// The revision that a Secret stores.
     fn of(
         secret: &Object,
         record: Arc<Record>,
@@ -124,7 +124,7 @@ struct RevisionCache {
     read_at: Instant,
 }
 
-/// What a Secret of a revision holds.
+/// The content of the Secret of a revision.
 enum ReadRevision {
     Stored(Box<StoredRevision>),
     /// It cannot be read, for this reason.
@@ -149,12 +149,12 @@ impl RevisionCache {
     }
 }
 
-/// What the metadata of a Secret says that holds a record.
+/// The metadata of a Secret that holds a record.
 struct RecordMetadata {
     name: String,
     uid: String,
     version: i64,
-    /// It is deployed, or an operation on it has not ended.
+    /// Whether the revision is deployed, or an operation on it has not ended.
     is_sought: bool,
 }
 
@@ -174,11 +174,11 @@ impl RecordMetadata {
     }
 }
 
-/// What the metadata of a Secret says that holds a part of a record.
+/// The metadata of a Secret that holds a part of a record.
 struct PartMetadata<'a> {
     name: &'a str,
     uid: &'a str,
-    /// Which revision of which release it is a part of.
+    /// The label with the release and the revision of the part.
     revision: Option<&'a str>,
 }
 
@@ -198,7 +198,8 @@ impl<'a> PartMetadata<'a> {
 /// meanwhile, the next write notices at the latest.
 const KEPT_FOR: Duration = Duration::from_secs(30);
 
-/// Records that take more in their Secrets are read again by each run: hundreds of releases may wait at once.
+/// The most bytes of records that are kept between the runs of a wait. Each run reads larger ones again, because
+/// hundreds of releases may wait at once.
 const KEPT_SIZE: usize = 32 << 10;
 
 /// How many bytes of records of a release are read.
@@ -211,14 +212,15 @@ fn strings(object: &Object, field: &str) -> BTreeMap<String, String> {
     map.into_iter().flatten().filter_map(text).collect()
 }
 
-/// What a Secret holds under the key of records.
+/// The decoded record in a Secret.
 fn data_of(secret: &Object) -> Option<Vec<u8>> {
     let text = secret.get("data")?.get(DATA_KEY)?.as_str()?;
     BASE64.decode(text).ok()
 }
 
 impl Storage {
-    /// Those of a release in a namespace; `owner` is the uid of the object that keeps it.
+    /// The storage of a release whose Secrets are in a namespace; `owner` is the uid of the object that owns the
+    /// release.
     ///
     /// # Errors
     /// The API server does not say what it serves.
@@ -252,7 +254,7 @@ impl Storage {
         }
     }
 
-    /// The revisions there are, as our own writes left them.
+    /// The revisions in the cluster, with the writes of this run.
     ///
     /// # Errors
     /// The Secrets cannot be read.
@@ -279,7 +281,7 @@ impl Storage {
         })
     }
 
-    /// The next run reads again.
+    /// Drops the records, so that they are read again.
     pub(super) fn forget(&self) {
         *self.known() = None;
     }
@@ -309,9 +311,10 @@ impl Storage {
         Ok(known)
     }
 
-    /// The same of a release whose records are too large together, such as one without a limit of its history: the newest ones
-    /// and those that an operation looks for by their status, until they have so many bytes. Any other counts as a revision
-    /// that cannot be read: nothing is compared with it, and it is deleted as others are.
+    /// Reads the records of a release that are too large together, for example because its history has no limit. Up to
+    /// `most` bytes are read: first the newest revision and those whose status an operation looks for, then the others
+    /// from the newest on. The rest counts as revisions that cannot be read: no operation compares with them, and they
+    /// are deleted as other revisions are.
     async fn read_what_fits(
         &self,
         selector: &str,
@@ -345,7 +348,7 @@ impl Storage {
         Ok(known)
     }
 
-    /// Adds what a Secret stores; returns how much that takes, in bytes.
+    /// Adds the revision that a Secret stores; returns its bytes.
     async fn add(&self, known: &mut RevisionCache, secret: &Object) -> Result<usize, StorageError> {
         let labels = strings(secret, "labels");
         let version = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
@@ -374,10 +377,10 @@ impl Storage {
         known.broken.is_empty().then(|| parts.collect())
     }
 
-    /// Deletes parts that we wrote and that belong to no revision: a crash between two writes left them.
+    /// Deletes parts of our own that belong to no revision. A crash between two writes leaves such parts.
     ///
-    /// It observes all parts of the namespace, so it is done where there may be some: before parts are written, and once a
-    /// release is gone.
+    /// It lists all parts in the namespace, so it is called only when such parts may exist: before parts are written,
+    /// and after a release was uninstalled.
     pub(super) async fn sweep(&self) -> Result<(), StorageError> {
         let kept = self.known().as_ref().and_then(|known| self.parts_of(known));
         let Some(kept) = kept else { return Ok(()) };

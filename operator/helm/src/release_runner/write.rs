@@ -22,7 +22,7 @@ use windlass_cluster::objects::Mode;
 use windlass_runtime::crd_guard;
 use windlass_runtime::crd_guard::claims::UNOWNED;
 
-/// What became of the objects of a revision.
+/// The result of applying the objects of a revision.
 #[derive(Default)]
 pub(super) struct ApplyReport {
     /// Inventory ids of what was created.
@@ -31,7 +31,7 @@ pub(super) struct ApplyReport {
     pub(super) error: Option<String>,
 }
 
-/// What came of correcting drift.
+/// The result of correcting drift.
 #[derive(Default)]
 pub(super) struct CorrectionReport {
     pub(super) changed: Vec<ObjectChange>,
@@ -44,7 +44,7 @@ pub(super) struct CorrectionReport {
 /// Why an object was not written.
 struct Unwritten {
     error: ClusterError,
-    /// Whether it was not there.
+    /// Whether the object did not exist.
     is_new: bool,
 }
 
@@ -72,12 +72,13 @@ fn spelled(gvk: &Gvk) -> String {
     format!("{}/{}, Kind={}", gvk.group, gvk.version, gvk.kind)
 }
 
-/// Runs of members of one kind: those are written at once, one run after the other.
+/// The consecutive members of one kind. The members of such a batch are written at the same time, and the batches one
+/// after the other.
 fn batches(members: &[Member]) -> impl Iterator<Item = &[Member]> {
     members.chunk_by(|a, b| a.id.kind == b.id.kind)
 }
 
-/// Objects in the order in which they are deleted, but definitions behind those that may be of their kinds.
+/// Moves definitions to the end of the order of deletion, after the objects that may be of their kinds.
 ///
 /// Differs(helm 4): there a definition goes first and takes its objects with it.
 fn definitions_last<T: std::borrow::Borrow<Member>>(members: Vec<T>) -> Vec<T> {
@@ -92,7 +93,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         usize::from(self.context.settings.concurrent_ssa)
     }
 
-    /// Makes the objects of a revision what it says, and deletes those that only its base has.
+    /// Applies the objects of a revision, and deletes those that only its base has.
     pub(super) async fn apply(
         &self,
         record: &Record,

@@ -27,7 +27,7 @@ use windlass_runtime::kind::REQUESTED_AT;
 use windlass_runtime::record::conditions_of;
 use windlass_runtime::{hold_conditions, source_reference};
 
-/// What is remembered of attempts, for their audits.
+/// The attempts whose audit is not written yet.
 #[derive(Default)]
 pub(super) struct Attempts {
     /// Whether this process has attempted anything.
@@ -38,24 +38,24 @@ pub(super) struct Attempts {
 /// An attempt that has not ended.
 struct Attempt {
     of: Option<BuildIdentity>,
-    /// What names its audit.
+    /// The key of the audit.
     key: String,
     causes: Vec<AuditCause>,
     from: Option<AuditState>,
     began: Time,
     changes: Vec<ObjectChange>,
-    /// What its build had from Secrets.
+    /// The values of Secrets in the build, which no audit may show.
     secrets: Masking,
-    /// What lifecycles answered.
+    /// The answers of lifecycles.
     answers: Vec<EventAnswer>,
     /// Whether another process may have begun it.
     may_be_taken_over: bool,
-    /// Whether the status says so.
+    /// Whether the status shows that another process began it.
     is_taken_over: bool,
 }
 
 impl Attempt {
-    /// What names its audit. A stopped attempt may be repeated before the status reports an end. The status history does not
+    /// The key of the audit. A stopped attempt may be repeated before the status reports an end. The status history does not
     /// record failed removals, so `self.key` is the same for each attempt. The start time tells their audits apart.
     fn key(&self, outcome: AuditOutcome) -> String {
         let Self { of, key, began, .. } = self;
@@ -67,16 +67,16 @@ impl Attempt {
     }
 }
 
-/// What an audit says of an attempt besides what it changed.
+/// The facts about an attempt, besides its changes, that an audit reports.
 pub(super) struct About<'a> {
     pub(super) judged: &'a BuildIdentity,
     pub(super) is_correction: bool,
     pub(super) secrets: &'a Masking,
-    /// What lifecycles answered.
+    /// The answers of lifecycles.
     pub(super) answers: Vec<EventAnswer>,
 }
 
-/// What a run adds to an attempt.
+/// The results of a run that are added to an attempt.
 struct AttemptRun<'r> {
     changes: Vec<ObjectChange>,
     outcome: &'r Outcome,
@@ -85,7 +85,8 @@ struct AttemptRun<'r> {
     answers: Vec<EventAnswer>,
 }
 
-/// What names an attempt: it stays the same until the status reports its end, also in another process.
+/// The key of an attempt. It stays the same until the status reports the end of the attempt, in another process as
+/// well.
 fn key(object: &Kustomization, judged: Option<&BuildIdentity>) -> String {
     let status = object.status.as_ref();
     let last = status.and_then(|it| it.history.first());
@@ -161,7 +162,7 @@ fn audit_outcome(outcome: &Outcome) -> AuditOutcome {
     }
 }
 
-/// What supersedes an attempt.
+/// The text about the revision and the spec that supersede an attempt.
 fn successor(generation: i64, revision: &str) -> String {
     format!("superseded by revision {revision} with generation {generation} of the spec")
 }
@@ -172,20 +173,21 @@ impl Attempts {
         self.open.is_some()
     }
 
-    /// Ends the attempt at a revision that is open, unless it goes on; `None` if the attempt has changed nothing.
+    /// Ends the open attempt at a revision, unless `goes_on` keeps it. `None` if there is none, or if it changed
+    /// nothing.
     fn stop(&mut self, goes_on: impl Fn(&BuildIdentity) -> bool) -> Option<Attempt> {
         let over = self.open.take_if(|open| open.of.as_ref().is_some_and(|of| !goes_on(of)))?;
         (!over.changes.is_empty() || over.is_taken_over).then_some(over)
     }
 
-    /// Ends the removal that is open; nothing if it removed nothing.
+    /// Ends the open removal. `None` if there is none, or if it removed nothing.
     fn stop_removal(&mut self) -> Option<Attempt> {
         let over = self.open.take_if(|open| open.of.is_none())?;
         (!over.changes.is_empty()).then_some(over)
     }
 
-    /// Adds what a run changed to the attempt that is open, or to a new one, which ends unless the run waits for something.
-    /// An open one that is about something else was stopped before.
+    /// Adds the changes of a run to the open attempt, or to a new one. Returns the attempt if it ended and has to be
+    /// audited; it stays open while the run waits. The caller has already stopped an open attempt at another build.
     fn take(
         &mut self,
         object: &Kustomization,

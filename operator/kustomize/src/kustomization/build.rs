@@ -20,21 +20,21 @@ use windlass_runtime::build::key_services::KeyServices;
 use windlass_runtime::target::ClusterTarget;
 use windlass_runtime::{artifact, source_reference};
 
-/// What a build came to.
+/// The result of a build.
 pub(super) enum BuildOutcome {
     DesiredKustomization(Arc<DesiredKustomization>),
-    /// There is nothing to build, because nothing changed.
+    /// Nothing was built, because nothing changed.
     Unchanged(Box<KustomizationRunReport>),
 }
 
-/// What a build would be made from.
+/// The inputs of a build.
 pub(super) struct BuildSources<'a> {
     pub(super) files: &'a tree::MemoryTree,
     /// Digest of everything that is in no file.
     pub(super) inputs: &'a str,
 }
 
-/// Kustomizations within each other cost stack, more than threads of the runtime have.
+/// The stack of a build. Nested kustomizations need more stack than threads of the runtime have.
 const BUILD_STACK_BYTES: usize = 64 << 20;
 
 /// Runs on a thread with a stack for deep kustomizations; nothing if it panicked.
@@ -122,7 +122,8 @@ impl Session<'_> {
         }
     }
 
-    /// What is waited for, unless the object or its source changed meanwhile, or a full run was requested.
+    /// The desired state that earlier runs wait for. `None` if the object or its source changed meanwhile, or a
+    /// reconciliation was requested.
     pub(super) fn waited_for(
         &self,
         object: &Kustomization,
@@ -156,7 +157,8 @@ impl Session<'_> {
         })
     }
 
-    /// The shortest way: files that this Kustomization read are as they were, and so is everything it applied.
+    /// The report of a run without a build, if neither the files that the last build read nor the applied objects
+    /// changed.
     pub(super) fn unchanged(
         &self,
         object: &Arc<Kustomization>,

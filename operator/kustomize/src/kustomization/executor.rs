@@ -44,7 +44,7 @@ const MAX_UNREPORTED_APPLY_OBJECTS: usize = 16;
 /// When something is tried again that failed through no fault of the spec.
 const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// What a run has learned and done so far.
+/// The facts that a run has read and the changes that it has made so far.
 #[derive(Default)]
 struct ObservedKustomizationState {
     recorded: Inventory,
@@ -52,26 +52,26 @@ struct ObservedKustomizationState {
     seen: BTreeMap<ObjectId, SeenState>,
     /// Live objects as last read, for writes and health.
     live: BTreeMap<ObjectId, Object>,
-    /// Versions of live objects that were not read, as their dry-runs answered them.
+    /// The versions of live objects that were not read, from the responses to their dry-runs.
     tried: BTreeMap<ObjectId, String>,
     /// Objects that were healthy when last read, and the resourceVersions in which they were.
     healthy: BTreeMap<ObjectId, u64>,
-    /// Who holds fields of objects that drifted, as text for messages.
+    /// The field managers that own fields of drifted objects, as text for messages.
     rivals: BTreeMap<ObjectId, String>,
-    /// Something was refused through no fault of the spec.
+    /// Whether a request failed because of the API server and not because of the spec.
     is_transient: bool,
-    /// Something was refused until something changes.
+    /// Whether an object was refused and will be until something changes.
     is_permanent: bool,
-    /// For how long the API server wants no requests.
+    /// The longest `Retry-After` of the API server.
     retry_after: Option<Duration>,
     /// resourceVersions in which health was last read; 0 for what was not there.
     examined: BTreeMap<ObjectId, u64>,
     gone: BTreeSet<ObjectId>,
     leaving: BTreeSet<ObjectId>,
     changes: Vec<(ObjectId, Action)>,
-    /// What changed in objects that were configured.
+    /// The changed fields of configured objects.
     fields: BTreeMap<ObjectId, Vec<String>>,
-    /// Nodes for kinds that are not served yet, and for rights.
+    /// The nodes of kinds that are not served yet, and of missing rights.
     missing: BTreeSet<ObjectKey>,
 }
 
@@ -97,23 +97,23 @@ pub(super) struct ApplySettings {
     pub(super) verify: Verify,
     /// `spec.force`.
     pub(super) force: bool,
-    /// Why objects are deleted that are not desired.
+    /// The cause for which undesired objects are deleted.
     pub(super) removal: RemovalCause,
-    /// The end of deleted objects is awaited.
+    /// Whether the run waits for the end of deleted objects.
     pub(super) await_end: bool,
     /// API versions of objects whose health is asked for by name.
     pub(super) health_versions: BTreeMap<ObjectId, String>,
     /// Expressions that judge objects in place of the usual rules.
     pub(super) expressions: Arc<Expressions>,
-    /// Objects of this very build that were healthy at an earlier run, and the resourceVersions in which they were.
+    /// The objects of this build that were healthy in an earlier run, with their resourceVersions then.
     pub(super) healthy: BTreeMap<ObjectId, u64>,
-    /// The wait for this very desired state that failed, until it is repeated.
+    /// The failed wait for this desired state, until it is repeated.
     pub(super) failed_wait: Option<FailedWait>,
-    /// This very build was applied to its end before.
+    /// Whether this build was applied completely before.
     pub(super) is_correction: bool,
     /// Objects that another manager changes again and again.
     pub(super) contests: Arc<Mutex<Contests>>,
-    /// What must not be repeated of what API servers and objects say.
+    /// The secret values that must not be repeated from messages of API servers and objects.
     pub(super) secrets: Masking,
     /// Which fields others may change.
     pub(super) ignore: Arc<apply::ignore::Rules>,
@@ -124,11 +124,12 @@ pub(super) struct ApplySettings {
 /// Which objects are compared although they are remembered as applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verify {
-    /// Those of which a watch saw a field of ours change hands, or that cannot be watched.
+    /// The objects of which a watch saw that another client owns one of our fields now, and those that cannot be
+    /// watched.
     Drifted,
-    /// All that changed in any way; what comes round with the interval.
+    /// All objects that changed in any way. It is used after each interval.
     Moved,
-    /// All: a reconciliation was requested.
+    /// All objects, because a reconciliation was requested.
     Everything,
 }
 
@@ -221,13 +222,14 @@ impl KustomizationExecutor {
         self.known().healthy.clone()
     }
 
-    /// Whether what was refused will be until something changes.
+    /// Whether every refusal lasts until something changes.
     pub(super) fn is_permanent(&self) -> bool {
         let known = self.known();
         known.is_permanent && !known.is_transient
     }
 
-    /// A failure through no fault of the spec is repeated soon, one that the API server put off not before.
+    /// Adjusts the time of the next run after a failure: soon if the API server caused it, but not before its
+    /// `Retry-After`.
     pub(super) fn sooner(&self, outcome: Outcome) -> Outcome {
         let Outcome::Failed(why, text, wake) = outcome else { return outcome };
         let (is_transient, retry_after) = {
@@ -249,7 +251,7 @@ impl KustomizationExecutor {
         self.note_forbidden(&mut known, error);
     }
 
-    /// What is refused for want of rights is tried again when they change.
+    /// Wakes this node when RBAC changes, if the request was forbidden.
     fn note_forbidden(&self, known: &mut ObservedKustomizationState, error: &ClusterError) {
         if error.code() == Some(403) {
             let place = self.target.place();
@@ -259,7 +261,7 @@ impl KustomizationExecutor {
         }
     }
 
-    /// Where to watch the objects of the wake of an outcome, and in which version they were seen.
+    /// The objects that an outcome waits for, with their watches and the versions in which they were seen.
     pub(super) async fn awaited(&self, wake: &Wake) -> Vec<AwaitedObject> {
         let mut awaited = Vec::new();
         for node in &wake.on {
@@ -292,7 +294,7 @@ impl KustomizationExecutor {
         Outcome::Failed(reason::RECONCILIATION_FAILED, error.to_string(), Wake::at(at))
     }
 
-    /// When what failed is tried again: soon, if the API server or the way to it was at fault.
+    /// The time of the next attempt after a failure. It is soon if the API server or the connection caused the failure.
     fn again_at(&self, is_transient: bool) -> Time {
         let soon = super::retry::soon(&self.object(), TRANSIENT_RETRY_DELAY);
         let soon = jiff::Timestamp::now().saturating_add(soon).unwrap_or(Time::MAX);
@@ -305,7 +307,7 @@ impl KustomizationExecutor {
         super::pause::stop(&now, &self.desired.revision, self.settings.retry_at)
     }
 
-    /// What the gate of removals asks about the objects of this Kustomization, as it is now.
+    /// The gate of removals for the objects of this Kustomization in its current state.
     fn removal_gate(&self, cause: RemovalCause, now: Time) -> RemovalGate {
         let seen = self.context.seen::<Kustomization>(&self.node.namespace, &self.node.name);
         super::pause::removal_gate(&seen.unwrap_or_else(|| self.object()), cause, now)
@@ -386,8 +388,8 @@ impl KustomizationExecutor {
         self.settings.contests.lock()
     }
 
-    /// When everything seems to be well, what was so at an earlier run is read again if it moved since: it may have
-    /// fallen ill while others were awaited.
+    /// If all objects seem healthy, reads those again that were healthy in an earlier run and changed since: they may
+    /// have failed while the run waited for others.
     async fn confirm(
         &self,
         ids: &[ObjectId],
@@ -428,7 +430,7 @@ impl KustomizationExecutor {
         }
     }
 
-    /// Says that the cluster is being compared, which takes long.
+    /// Reports in the status that the cluster is being compared, because that takes long.
     async fn report_observing(&self) {
         let object = self.object();
         let ApplyDesiredState { revision, timeout, .. } = &*self.desired;
@@ -466,7 +468,7 @@ impl KustomizationExecutor {
         Ok(self.observed(jiff::Timestamp::now(), &reports))
     }
 
-    /// Writes the inventory and says what is under way.
+    /// Writes the inventory and the progress to the status.
     async fn record(&self, inventory: &Inventory, progress: Progress<'_>) -> Result<(), Outcome> {
         let object = self.object();
         let (before, after) =

@@ -32,7 +32,7 @@ pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Op
     state.outcome(&format!("the remainder of revision {revision}"))
 }
 
-/// What the gate of removals asks about objects of a Kustomization, but for what each of them says of itself.
+/// The gate of removals for the objects of a Kustomization, without the annotations of each object.
 pub(super) fn removal_gate(object: &Kustomization, cause: RemovalCause, now: Time) -> RemovalGate {
     RemovalGate {
         cause,
@@ -42,7 +42,7 @@ pub(super) fn removal_gate(object: &Kustomization, cause: RemovalCause, now: Tim
     }
 }
 
-/// Whether an object may be removed that its Kustomization applied; one that its author marks to be kept is not pruned.
+/// Whether an object of a Kustomization may be removed. An object with the annotation that keeps it is not pruned.
 ///
 /// # Errors
 /// Why not.
@@ -57,7 +57,7 @@ pub(super) fn permit_removal(
 }
 
 impl Session<'_> {
-    /// What a run would do if no window stood in its way.
+    /// What a run would do if the windows were open.
     pub(super) async fn pending(&self, object: &Kustomization) -> Pending {
         // It is answered at once, and taken when the next window opens.
         if hold_conditions::is_asked(object) {
@@ -86,7 +86,7 @@ impl Session<'_> {
         ))
     }
 
-    /// Whether the files that the last build read are the same in a tree, as far as is remembered.
+    /// Whether a tree has the same files as those that the last build read. False if no build is remembered.
     fn reads_the_same(&self, object: &Kustomization, files: &tree::MemoryTree) -> bool {
         let memory = self.memory();
         let generation = object.meta().generation.unwrap_or_default();
@@ -95,7 +95,7 @@ impl Session<'_> {
     }
 }
 
-/// Where a run under way was when its object was suspended.
+/// The text about where a run was when its object was suspended.
 pub(super) fn where_stopped(object: &Kustomization) -> String {
     let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.as_deref());
     // The edit that suspends it makes another generation, and the wait was of the one before.
@@ -112,7 +112,7 @@ pub(super) fn where_stopped(object: &Kustomization) -> String {
     format!("suspended {place}")
 }
 
-/// Whether a revision is being waited for: all of it was applied, or a stage of it.
+/// Whether the object waits for a revision, of which all stages or some were applied.
 fn awaits_health(object: &Kustomization, revision: &str) -> bool {
     let Some(status) = object.status.as_ref() else { return false };
     let is_attempted = status.last_attempted_revision.as_deref() == Some(revision);

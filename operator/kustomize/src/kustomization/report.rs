@@ -31,18 +31,18 @@ const LEFT_OUT: Reason = Reason::new("LeftOut");
 /// Conditions that this kind sets; others in the status are kept.
 pub(super) const OWNED: [&str; 2] = [HEALTHY, WARNINGS];
 
-/// What a write of the inventory says besides.
+/// The progress that is written together with the inventory.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Progress<'a> {
     /// Objects of a revision are about to be applied.
     Applying(&'a str),
-    /// The same, and what is said while their health is awaited: so few that one write can say both.
+    /// A few objects of a revision are applied, with the message while their health is awaited. One write reports both.
     Awaiting(&'a str, &'a str),
     /// Nothing new.
     Unchanged,
 }
 
-/// How a run ended and what it knew.
+/// How a run ended, with the facts for its report.
 pub(super) struct KustomizationRun<'a> {
     pub(super) outcome: &'a Outcome,
     /// The revision that the run was about; empty when it did not get that far.
@@ -61,8 +61,8 @@ pub(super) struct KustomizationRun<'a> {
     pub(super) interval: Duration,
 }
 
-/// Whether what is live is this build, applied to its end at this revision of the source and of the spec, as the status
-/// tells: the newest attempt was at it and succeeded, and none has begun since. What succeeded before others is history.
+/// Whether the status reports that a build is live: the newest attempt was at this revision with the current spec, it
+/// applied this build successfully, and no other attempt has begun since.
 pub(super) fn was_applied(object: &Kustomization, revision: &str, digest: &str) -> bool {
     let Some(status) = object.status.as_ref() else { return false };
     let [attempted, applied] = [&status.last_attempted_revision, &status.last_applied_revision];
@@ -82,7 +82,7 @@ fn is_newest_success(status: &KustomizationStatus, digest: &str) -> bool {
     })
 }
 
-/// Whether an attempt has begun of which the status tells no end: one that was suspended in the middle has none.
+/// Whether the status reports an attempt without an end. An attempt that was suspended has no end.
 fn is_under_way(object: &Kustomization) -> bool {
     let is_unknown = |kind| {
         object.condition(kind).is_some_and(|it| it.status == ConditionStatus::Unknown.as_str())
@@ -103,7 +103,7 @@ pub(super) struct Report {
 /// A wait that the status records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Waiting {
-    /// What is waited for, as the plan's reason names it.
+    /// The reason of the wait, from the plan.
     reason: String,
     /// The revision that was attempted.
     revision: String,
@@ -112,14 +112,16 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// When the wait began, if this is what is waited for. The end of deleted objects is of no revision.
+    /// When the wait began, if it has this reason and revision. A wait for the end of deleted objects belongs to no
+    /// revision.
     pub(super) fn since(&self, why: Reason, revision: &str) -> Option<Time> {
         let is_of_revision = why == AWAITING_TERMINATION || self.revision == revision;
         (is_of_revision && self.reason == why.as_str()).then_some(self.since)
     }
 }
 
-/// What is waited for. A wait of another generation is none: its deadline is not inherited.
+/// The wait that the status records. A wait of another generation does not count, because its deadline must not be
+/// inherited.
 pub(super) fn waiting(object: &Kustomization) -> Option<Waiting> {
     let conditions = conditions_of(object.conditions());
     let generation = object.meta().generation.unwrap_or_default();
@@ -133,7 +135,7 @@ pub(super) fn waiting(object: &Kustomization) -> Option<Waiting> {
     })
 }
 
-/// What is said of a phase. Parity(flux).
+/// The message about a phase. Parity(flux).
 pub(super) fn phase(phase: &str, revision: &str, timeout: Duration) -> String {
     let timeout = reconcile::format_duration(timeout);
     format!("{phase} for revision {revision} with a timeout of {timeout}")

@@ -14,7 +14,8 @@ use super::executor::Verify;
 use super::validated_spec::Timeouts;
 use super::{KustomizationRunReport, Session};
 
-/// What a desired state is remembered by: another spec may judge the same objects by other expressions.
+/// The identity of a desired state. The generation is part of it, because another spec may judge the same objects by
+/// other expressions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BuildIdentity {
     pub(super) generation: i64,
@@ -24,37 +25,38 @@ pub(super) struct BuildIdentity {
 }
 
 impl BuildIdentity {
-    /// The same spec and objects; the revisions may differ.
+    /// Whether two builds have the same spec and the same objects. Their revisions may differ.
     pub(super) fn is_same_build(&self, other: &Self) -> bool {
         self.generation == other.generation && self.digest == other.digest
     }
 }
 
-/// The last desired state that was applied to its end, unless another was begun since.
+/// The last desired state that was applied completely; none once an attempt at another one begins.
 #[derive(Default)]
 pub(super) struct LastApplied {
     judged: Option<BuildIdentity>,
-    /// The status is about another cluster or user: no attempt at this one has ended.
+    /// Whether the status is about another cluster or user, because no attempt at the present one has ended.
     has_moved: bool,
 }
 
 impl LastApplied {
-    /// An attempt begins: what was applied before is not what is live any more, however far it comes.
+    /// Notes that an attempt begins. From now on the last desired state is not what is live.
     pub(super) fn begin(&mut self) {
         self.judged = None;
     }
 
-    /// All of a desired state is applied and healthy.
+    /// Notes that a desired state is applied completely and healthy.
     pub(super) fn end(&mut self, judged: BuildIdentity) {
         (self.judged, self.has_moved) = (Some(judged), false);
     }
 
-    /// It is applied to another cluster or as another user.
+    /// Notes that the objects are applied to another cluster or as another user.
     pub(super) fn moved(&mut self) {
         (self.judged, self.has_moved) = (None, true);
     }
 
-    /// Whether a desired state is live; `is_reported` is what the status says, which another process may have written.
+    /// Whether a desired state is live. `is_reported` says whether the status, which another process may have written,
+    /// reports it.
     pub(super) fn is(&self, judged: &BuildIdentity, is_reported: impl FnOnce() -> bool) -> bool {
         let is_known = self.judged.as_ref().is_some_and(|it| it.is_same_build(judged));
         is_known || !self.has_moved && is_reported()
@@ -62,8 +64,8 @@ impl LastApplied {
 }
 
 impl Session<'_> {
-    /// A wait that failed is repeated when its time has come or a reconciliation is requested: then all is built and
-    /// read afresh.
+    /// Forgets a failed wait when its time has come or a reconciliation was requested. Then everything is built and
+    /// read again.
     pub(super) fn end_failed_wait(&self, object: &Kustomization) {
         let asked = self.verify(object) == Verify::Everything;
         let mut memory = self.memory();
@@ -73,14 +75,14 @@ impl Session<'_> {
         }
     }
 
-    /// The wait for this very desired state that failed, until it is repeated.
+    /// The failed wait for this desired state, until it is repeated.
     pub(super) fn failed_wait(&self, judged: &BuildIdentity) -> Option<FailedWait> {
         let memory = self.memory();
         let (of, wait) = memory.failed_wait.as_ref()?;
         (of == judged).then(|| wait.clone())
     }
 
-    /// Remembers how an attempt ended, and when a refusal that will last is tried again.
+    /// Remembers how an attempt failed. Delays the next run after a refusal that lasts until something changes.
     pub(super) fn remember_failure(
         &self,
         object: &Kustomization,
@@ -115,7 +117,8 @@ impl Session<'_> {
     }
 }
 
-/// How long a request that failed through no fault of the spec is paused; not the same for all that failed together.
+/// The delay before a request is repeated that the API server failed to handle. It has jitter, so that objects which
+/// failed together are not repeated together.
 pub(super) fn soon(object: &Kustomization, soon: Duration) -> Duration {
     reconcile::jittered(soon, 20, reconcile::seed(&object.uid().unwrap_or_default()))
 }

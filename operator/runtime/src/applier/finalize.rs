@@ -19,11 +19,11 @@ use windlass_cluster::events::{Event, Severity};
 
 /// The target at which applied objects are removed.
 pub enum FinalizeTarget {
-    /// It is there.
+    /// The target exists and can be used.
     There(Arc<ClusterTarget>),
-    /// The Secret or ServiceAccount that is named does not exist any more; nothing can be deleted without it.
+    /// The Secret or ServiceAccount that the spec names does not exist any more. Nothing can be deleted without it.
     Gone(String),
-    /// It cannot be used now.
+    /// The target cannot be used now.
     Unusable(Outcome),
 }
 
@@ -68,8 +68,8 @@ impl<K: ApplierKind> Session<K> {
         }
     }
 
-    /// The target at which applied objects are removed; `None` if the account that could remove them is gone, which an
-    /// event reports.
+    /// The target at which applied objects are removed. `None` if the account that could remove them does not exist any
+    /// more; an event reports that.
     ///
     /// # Errors
     /// The run ends because the target cannot be used, or windlass's own cluster could not be asked.
@@ -95,7 +95,8 @@ impl<K: ApplierKind> Session<K> {
         }
     }
 
-    /// The same for one of several clusters; the caller reports what was left.
+    /// As [`Self::finalize_target`], for one of several clusters. The caller reports the objects that cannot be
+    /// removed.
     ///
     /// # Errors
     /// windlass's own cluster could not be asked.

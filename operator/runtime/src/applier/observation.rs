@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-/// Shortest time between two observations of the same wait, and what it grows to.
+/// The time between two observations of the same wait. It grows from the shortest to the longest pause.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 
-/// A wait that goes on: when it began and when it was last observed, by the clock of this process.
+/// The last observation of a wait: when the wait began and when a run observed it, by the clock of this process.
 #[derive(Debug, Clone, Copy)]
 pub struct Observation {
     began: Instant,
@@ -14,14 +14,14 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// An observation now, of a wait that was observed before or begins.
+    /// An observation at the current time. Without an observation `before` the wait begins now.
     pub fn again(before: Option<Self>) -> Self {
         let at = Instant::now();
         Self { began: before.map_or(at, |it| it.began), at }
     }
 
-    /// For how much longer it is not observed again: objects on their way move many times a second, and what takes
-    /// long moves no sooner for being read more often.
+    /// The time until the next observation; `None` if it is due. Objects change many times a second during a rollout,
+    /// and a slow rollout does not end sooner if it is read more often.
     pub(super) fn pause(self) -> Option<Duration> {
         self.spacing().checked_sub(self.at.elapsed())
     }

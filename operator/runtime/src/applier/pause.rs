@@ -11,7 +11,7 @@ use super::{ApplierKind, Pending, Session, hold, hold_conditions, window};
 use windlass_cluster::ClusterError;
 
 impl<K: ApplierKind> Session<K> {
-    /// How long a wait that was just observed is not observed again.
+    /// The time until the wait of an object may be observed again; `None` if a run may begin now.
     pub(super) fn pause(&self, object: &K::Object) -> Option<Duration> {
         if hold::is_suspended(object, self.began) {
             return None;
@@ -25,8 +25,7 @@ impl<K: ApplierKind> Session<K> {
             || matches!(window::state(object, self.began), Some(WindowState::Closed { .. }))
     }
 
-    /// What the gate asks about before anything is resolved. An operation that began while a window was open comes to its
-    /// end.
+    /// The facts of the gate that need no other object. A closed window does not count for an operation in progress.
     pub(super) async fn facts(&self, object: &Arc<K::Object>, is_under_way: bool) -> Facts {
         let facts = Facts {
             suspended: hold::is_suspended(&**object, self.began),
@@ -45,8 +44,8 @@ impl<K: ApplierKind> Session<K> {
         }
     }
 
-    /// A suspended object is left as it is, but for what its hold says, and that nothing is under way any more; nothing it
-    /// waited for wakes it.
+    /// Ends the run of a suspended object: its waits end, and its status shows the hold and where the operation
+    /// stopped. Nothing else is written.
     ///
     /// # Errors
     /// The API server did not record it.
@@ -66,7 +65,7 @@ impl<K: ApplierKind> Session<K> {
         Ok(None)
     }
 
-    /// Outside of its windows an object without anything new is left as it is.
+    /// Ends the run of an object whose windows are closed. The status shows that, and nothing else is written.
     pub(super) async fn finish_closed(
         &self,
         object: &Arc<K::Object>,

@@ -23,17 +23,17 @@ use crate::audit::{self, manager_of_annotation, manager_of_spec, text, when};
 enum SuspensionChange {
     /// It is suspended, as this text says.
     Suspended(String),
-    /// It is not any more; the text says how it was.
+    /// The suspension ended; this text described it.
     Resumed(String),
 }
 
-/// How many suspensions and resumptions of an object are audited one right after the other.
+/// The most suspensions and resumptions of an object that are audited without a pause.
 const MAX_AUDITS_IN_A_ROW: u32 = 10;
 
-/// After how long one more may be audited.
+/// The time after which one more of them may be audited.
 const AUDIT_SPACING: Duration = Duration::from_secs(60);
 
-/// How often the suspensions of an object were audited of late, and what is not audited yet.
+/// The rate limit for the audits of one object's suspensions, with the change that waits for its audit.
 #[derive(Debug, Default)]
 pub(super) struct AuditSpacing {
     /// The end of the time that the audits so far use up.
@@ -63,7 +63,7 @@ impl AuditSpacing {
         self.withheld = None;
     }
 
-    /// When what was withheld will be audited.
+    /// The time until the withheld change is audited; `None` if no change is withheld.
     pub(super) fn due_in(&self, now: Time) -> Option<Duration> {
         self.withheld.is_some().then(|| self.wait(now))
     }
@@ -139,8 +139,8 @@ impl<K: ApplierKind> Session<K> {
         }
     }
 
-    /// What is audited now; nothing if nothing changed, or if it has to wait. `audited` is the text of the suspension that was
-    /// audited last, as far as the status tells.
+    /// The change to audit now, with whether the suspension expired. `None` if nothing changed, or if the change has to
+    /// wait. `audited` is the text of the suspension that was audited last, according to the status.
     fn due_audit(
         &self,
         mark: Option<&Mark>,
@@ -161,7 +161,7 @@ impl<K: ApplierKind> Session<K> {
         None
     }
 
-    /// When a suspension that is not audited yet will be.
+    /// The time until a withheld suspension is audited; `None` if none is withheld.
     pub(super) fn suspension_audit_due_in(&self) -> Option<Duration> {
         let memory = self.memory.lock();
         memory.suspension_audits.due_in(jiff::Timestamp::now())

@@ -20,15 +20,15 @@ use crate::time_limit::TimeLimit;
 /// Why no Kustomization may use remote bases.
 const DISABLED: &str = "remote bases are disabled by --no-remote-bases";
 
-/// How bases on other servers are had.
+/// Whether a build may fetch bases from other servers.
 pub enum Bases {
-    /// Not at all, for this reason.
+    /// The build may not, for this reason.
     Refused(&'static str),
-    /// From the servers themselves.
+    /// The build may, with these means.
     Fetched(Box<BaseFetchContext>),
 }
 
-/// What fetching takes.
+/// The Git client, the limits and the permits with which a build fetches bases.
 pub struct BaseFetchContext {
     pub(super) git: git::Context,
     pub(super) limits: RemoteBaseLimits,
@@ -54,7 +54,7 @@ pub(crate) struct HeldPermits {
 }
 
 impl BuildPermits {
-    /// The permits of a build that has its build permit already; another is waited for until `cancel`.
+    /// The permits of a build that already holds its build permit. The build waits for other permits until `cancel`.
     pub fn new(
         context: &Context,
         namespace: &str,
@@ -71,9 +71,10 @@ impl BuildPermits {
         }
     }
 
-    /// Asks servers without a build permit: other builds go on meanwhile, however slow a server is.
+    /// Calls `ask`, which sends requests to servers, without a build permit. Other builds continue meanwhile, even if a
+    /// server is slow.
     ///
-    /// What was fetched stays in memory, so the remote permit is kept to the end of the build.
+    /// The fetched files stay in memory, so the build keeps its remote permit until it ends.
     pub(crate) fn while_asking<T>(&mut self, ask: impl FnOnce() -> T) -> T {
         self.held.building = None;
         if self.held.reaching.is_none() {
@@ -110,7 +111,8 @@ impl SharedPermits {
 }
 
 impl Bases {
-    /// What a Kustomization may ask, when it is applied at a target. Called within the runtime.
+    /// The servers from which a Kustomization may fetch bases when it is applied at a target. Call it within the
+    /// runtime.
     ///
     /// An account with windlass's own rights may start a Pod and ask any server from there. All other accounts must not
     /// reach servers through windlass that they could not reach themselves.
@@ -146,9 +148,9 @@ impl Bases {
         Self::Fetched(Box::new(BaseFetchContext { git, limits, permits: permits.clone() }))
     }
 
-    /// Builds from files with their bases on other servers; and says whether any was asked for, so that the files do
-    /// not tell what comes out. What waits for a server or a permit does not count for the time limit. Blocks; not from
-    /// within a future.
+    /// Builds from files and their bases on other servers. Also returns whether the build used such a base: then the
+    /// files alone do not determine the result. The time limit does not count waits for a server or a permit. It
+    /// blocks, so do not call it in a future.
     pub fn beside<T>(
         self,
         files: impl BuildFiles,
@@ -168,7 +170,7 @@ impl Bases {
     }
 }
 
-/// Files beside which nothing is fetched.
+/// The files of a build that may not fetch bases.
 struct Refusing<F>(F, &'static str);
 
 impl<F> Refusing<F> {
@@ -195,7 +197,7 @@ impl<F: BuildFiles> BuildFiles for Refusing<F> {
     }
 }
 
-/// Files whose remote parts are asked for without a build permit.
+/// The files of a build that fetches bases without its build permit.
 struct Asking<'l, F> {
     remotes: Remotes<F>,
     permits: SharedPermits,

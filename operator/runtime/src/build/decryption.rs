@@ -20,9 +20,10 @@ use crate::reference::References;
 use crate::time_limit::TimeLimit;
 use windlass_serve::settings::Settings;
 
-/// Annotation of a Kustomization or Helmfile: with `Require`, the MAC of everything that is decrypted has to be right.
+/// Annotation of a Kustomization or Helmfile: with `Require`, every decrypted file must have a correct MAC.
 ///
-/// Objects are changed by a build before they are decrypted, so with it they may be encrypted only as files.
+/// A build changes objects before it decrypts them, so their MAC is not correct any more. With `Require` only files may
+/// be encrypted.
 pub const MAC: &str = "windlass.dev/sops-mac";
 
 /// Annotation of an object that is applied as it is, encrypted or not.
@@ -35,7 +36,7 @@ const ENCRYPTED: &str = "ENC[";
 pub struct Decryption {
     keys: Keys,
     mac: MacPolicy,
-    /// Of all that a build depends on here.
+    /// The digest of the keys and the MAC policy. A build with another digest may have another result.
     pub digest: String,
 }
 
@@ -44,7 +45,7 @@ fn failed(text: String) -> Outcome {
 }
 
 impl Decryption {
-    /// Reads the keys that a Kustomization names; nothing when it asks for no decryption.
+    /// Reads the keys that a Kustomization names; `None` if its spec has no `decryption`.
     ///
     /// # Errors
     /// The outcome of a run that lacks them.
@@ -106,13 +107,13 @@ impl Decryption {
         Ok(Self { keys, mac, digest: hex::encode(hash.finalize()) })
     }
 
-    /// No keys: services alone decrypt.
+    /// A decryption without keys of its own. Only key services decrypt data keys.
     pub fn without_keys(mac: MacPolicy) -> Self {
         let digest = hex::encode(Sha256::digest(format!("{mac:?}")));
         Self { keys: Keys::default(), mac, digest }
     }
 
-    /// What asks services for data keys during a build.
+    /// The session with which a build requests data keys from key services.
     pub fn services<'b>(
         &'b self,
         keys: &'b KeyServices,
@@ -121,18 +122,18 @@ impl Decryption {
         keys.asked(self.keys.credentials(), time)
     }
 
-    /// What decrypts a file: with these keys, until the time of the build is over.
+    /// The decryptor of files, which uses these keys and ends when the time of the build is over.
     pub fn decryptor<'b>(&'b self, services: &'b dyn Services, stop: &'b Stop) -> Decryptor<'b> {
         Decryptor::new(&self.keys).with_mac(self.mac).with_services(services).with_stop(stop)
     }
 
-    /// What decrypts what a build reads and makes.
+    /// The decryption of one build: of the files that it reads and of the objects that it makes.
     pub fn with<'b>(&'b self, services: &'b dyn Services, stop: &'b Stop) -> Decrypting<'b> {
         Decrypting { decryptor: self.decryptor(services, stop), mac: self.mac }
     }
 }
 
-/// Decrypts what a build reads and makes.
+/// Decrypts the files that a build reads and the objects that it makes.
 #[derive(Clone, Copy)]
 pub struct Decrypting<'k> {
     decryptor: Decryptor<'k>,
@@ -140,7 +141,8 @@ pub struct Decrypting<'k> {
 }
 
 impl<'k> Decrypting<'k> {
-    /// The files of a folder's kustomization that are encrypted, as they are without, and what they hid.
+    /// Decrypts the encrypted files of a folder's kustomization. Returns their plain content, and the secret values in
+    /// it.
     ///
     /// # Errors
     /// Why one of them is not decrypted, in the words of Flux.
@@ -163,10 +165,10 @@ impl<'k> Decrypting<'k> {
         Ok((decrypted, hidden))
     }
 
-    /// What decrypts the objects of a build from the files that it read.
+    /// The decryption of the objects of a build, after the MACs of the files were checked that the build read.
     ///
     /// # Errors
-    /// The MAC of one of these files has to be right, and is not.
+    /// A file must have a correct MAC and does not have one.
     pub fn objects(self, files: &dyn FileTree, trace: &Trace) -> Result<Objects<'k>, String> {
         let decryptor = self.decryptor;
         if self.mac == MacPolicy::Ignore {
@@ -185,12 +187,12 @@ impl<'k> Decrypting<'k> {
 /// Decrypts the objects of a build.
 pub struct Objects<'d> {
     decryptor: Decryptor<'d>,
-    /// The encrypted values that right MACs of files cover, if they have to.
+    /// The encrypted values that a correct MAC of a file covers; `None` if MACs do not count.
     checked: Option<BTreeSet<Vec<u8>>>,
 }
 
 impl Objects<'_> {
-    /// An object without encryption, and what that hid.
+    /// Decrypts an object. Returns it with the secret values in it.
     ///
     /// # Errors
     /// Why it is not decrypted, in the words of Flux.
@@ -241,10 +243,10 @@ fn strings(value: &Value) -> Vec<&str> {
     found
 }
 
-/// What the annotation says of MACs, or else the kind.
+/// Whether MACs count, according to the annotation, or `default` without it.
 ///
 /// # Errors
-/// It says something else: what cannot be read does not weaken the check that was meant.
+/// The annotation has another value. It must not weaken the check that its author meant.
 pub fn mac_policy(
     annotations: &BTreeMap<String, String>,
     default: MacPolicy,

@@ -19,22 +19,22 @@ use super::bases::SharedPermits;
 use crate::context::Context;
 use crate::time_limit::TimeLimit;
 
-/// How long all services of a build may take together, also if `spec.timeout` is longer: meanwhile the build keeps one
-/// of few permits.
+/// The time that all key services of a build may take together, even if `spec.timeout` is longer. The build keeps one
+/// of few permits meanwhile.
 const KEY_SERVICES_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The flag with which windlass's own identity decrypts nothing.
 const LOCKDOWN: &str = "--no-cross-namespace-refs";
 
-/// How data keys are decrypted by services.
+/// Whether a build may request data keys from key services.
 pub enum KeyServices {
-    /// Not at all, for this reason.
+    /// The build may not, for this reason.
     Refused(&'static str),
-    /// By asking them.
+    /// The build may, with these means.
     Reached(Box<KeyServiceContext>),
 }
 
-/// What asking takes.
+/// The clients, the limits and the permits with which a build sends requests to key services.
 pub struct KeyServiceContext {
     clients: Arc<Clients>,
     budgets: Arc<Budgets>,
@@ -46,9 +46,10 @@ pub struct KeyServiceContext {
 }
 
 impl KeyServices {
-    /// What a build may ask, until `cancel`. Called within the runtime.
+    /// The key services that a build may use until `cancel`. Call it within the runtime.
     ///
-    /// Differs(flux): with the flag that separates tenants, none of them uses the identity that all would share.
+    /// Differs(flux): with `--no-cross-namespace-refs` no tenant decrypts with windlass's own identity, which all
+    /// tenants would share.
     pub fn of(
         context: &Context,
         timeout: Duration,
@@ -67,7 +68,8 @@ impl KeyServices {
         }))
     }
 
-    /// Asks with the credentials of a Secret. What waits for a service or a permit does not count for the time limit.
+    /// The session of a build that uses the credentials of a Secret. The time limit of the build does not count waits
+    /// for a service or a permit.
     pub(crate) fn asked<'b>(
         &'b self,
         credentials: &'b Credentials,
@@ -94,7 +96,8 @@ const MOST_KEYS: usize = 256;
 /// A data key, or why there is none.
 type DataKeyResult = Result<Zeroizing<Vec<u8>>, String>;
 
-/// The services of one build, with their answers: many files have the same data key. They are overwritten at its end.
+/// The requests of one build to key services. It keeps the data keys, because many files have the same one, and
+/// overwrites them when it is dropped.
 pub struct KeyServiceSession<'b> {
     reached: Result<Asking<'b>, &'static str>,
     known: RefCell<HashMap<ServiceKey, DataKeyResult>>,

@@ -22,10 +22,10 @@ const KINDS: [&str; 7] = [
 /// The kind whose artifacts any controller may provide.
 const EXTERNAL: &str = "ExternalArtifact";
 
-/// Checks that an artifact is of the source whose status names it: by its path in our store, and by the path in its URL
-/// where it is `elsewhere`.
+/// Checks that an artifact belongs to the source whose status names it. The path in our store decides, or the path in
+/// the URL if the artifact is `elsewhere`.
 ///
-/// Differs(flux): there the artifact that a status names is fetched without a check.
+/// Differs(flux): Flux fetches any artifact that a status names.
 ///
 /// # Errors
 /// Says which field of the status names what.

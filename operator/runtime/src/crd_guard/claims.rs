@@ -37,11 +37,11 @@ impl Mark {
 
 /// A kind of owners.
 struct OwnerKind {
-    /// What they are called.
+    /// The name of the kind in messages.
     called: String,
-    /// Where an object has the namespace of one.
+    /// The label or annotation with the namespace of the owner.
     namespace: String,
-    /// Where an object has the name of one.
+    /// The label or annotation with the name of the owner.
     name: String,
 }
 
@@ -64,8 +64,8 @@ static OWNER_KINDS: LazyLock<Vec<OwnerKind>> = LazyLock::new(|| {
 /// The label of what Helm manages.
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
 
-/// Field manager of what has no owner yet: what was released or restored. The next owner takes its fields over; kustomizations do
-/// that, those of Flux too, because of how the name begins.
+/// The field manager of definitions that were released or restored and have no owner yet. The next owner takes their
+/// fields over. A Kustomization, also one of Flux, does so because the name begins with `kubectl`.
 pub const UNOWNED: &str = "kubectl-windlass";
 
 /// Whether a label or annotation names the owner of an object.
@@ -79,7 +79,8 @@ fn said<'o>(live: &'o Object, key: &str) -> Option<&'o str> {
     live.label(key).or_else(|| live.annotation(key))
 }
 
-/// Whether the owner that an object names in this kind of marks is another than `mine` names; none if it names none.
+/// Whether the owner of this kind that an object names differs from the owner in `mine`; `None` if the object names no
+/// owner of this kind.
 fn is_other(live: &Object, kind: &OwnerKind, mine: &[Mark]) -> Option<bool> {
     let is_mine = |key: &str| match said(live, key) {
         Some(value) => mine.iter().any(|it| it.key == key && it.value == value),
@@ -88,7 +89,7 @@ fn is_other(live: &Object, kind: &OwnerKind, mine: &[Mark]) -> Option<bool> {
     said(live, &kind.name).map(|_| !(is_mine(&kind.name) && is_mine(&kind.namespace)))
 }
 
-/// Whether a definition has another owner of a kind that `mine` is of: then it has left `mine`.
+/// Whether a definition names another owner of the same kind as the owner in `mine`. It belongs to that one then.
 pub(super) fn is_of_another(live: &Object, mine: &[Mark]) -> bool {
     let has_kind = |name: &str| mine.iter().any(|it| it.key == name);
     let mut kinds = OWNER_KINDS.iter().filter(|kind| has_kind(&kind.name));
@@ -126,14 +127,15 @@ fn entries(live: &Object) -> impl Iterator<Item = &Value> {
     live.meta("managedFields").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Who applied what an entry of `managedFields` lists.
+/// The field manager of an entry of `managedFields`, if it wrote by server-side apply.
 fn applier(entry: &Value) -> Option<&str> {
     let is_apply = entry["operation"] == "Apply" && entry["subresource"].is_null();
     entry["manager"].as_str().filter(|_| is_apply)
 }
 
-/// The patch that removes `mine` from a definition with this uid. What a field manager that is `gone` applied becomes that of
-/// [`UNOWNED`], so that the next owner takes it over; but not where that one has it already, under the same name.
+/// The patch that removes the marks `mine` from a definition with this uid. It also assigns the fields of the field
+/// manager `gone` to [`UNOWNED`], so that the next owner takes them over. If the definition has another owner already,
+/// its fields stay, because that owner has the same field manager.
 pub(super) fn without(live: &Object, uid: &str, gone: Option<&str>, mine: &[Mark]) -> Value {
     let taken = |is_label: bool| -> Map<String, Value> {
         let of = mine.iter().filter(|it| it.is_label == is_label && it.is_on(live));

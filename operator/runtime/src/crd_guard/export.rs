@@ -60,19 +60,20 @@ const MANAGER: &str = "windlass";
 /// How many digits of the digest are in the name of an export.
 const NAME_DIGEST_CHARACTERS: usize = 16;
 
-/// How many exports are made at once, in turns of one for each namespace: each is in memory until it is stored.
+/// The exports that run at the same time: two, of which one namespace has one at most. An export is in memory until it
+/// is stored.
 static EXPORTING: LazyLock<Permits> = LazyLock::new(|| Permits::shared(2, 1));
 
-/// One export of a definition at a time: a second caller finds that nothing is left to do.
+/// Permits one export of a definition at a time. A second caller waits and then finds nothing left to do.
 static IN_WORK: LazyLock<Permits> = LazyLock::new(|| Permits::shared(usize::MAX, 1));
 
-/// How long one of them may take.
+/// The time limit of one export.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How often an export is begun again because objects changed.
 const MAX_EXPORT_ATTEMPTS: u32 = 3;
 
-/// What an export is called: the uid of the definition, and the first digits of the digest.
+/// The name of an export: the uid of the definition and the first digits of the digest.
 pub fn export_name(uid: &str, digest: &str) -> String {
     let digits = digest.trim_start_matches("sha256:");
     format!("{uid}-{}", digits.get(..NAME_DIGEST_CHARACTERS).unwrap_or(digits))
@@ -89,7 +90,7 @@ fn secrets() -> Resource {
     Resource { gvk, plural, namespaced: true, watchable: true }
 }
 
-/// What came of it.
+/// The result of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CrdExportOutcome {
     /// There is no object.
@@ -98,11 +99,11 @@ pub(super) enum CrdExportOutcome {
     Objects(u64, String),
     /// The definition is gone, or not as it was read any more.
     Changed,
-    /// They are not exported, and why.
+    /// The objects are not exported, for this reason.
     Not(String),
 }
 
-/// Which objects there are, and in which state.
+/// The digest of which objects exist and in which version. It is equal if no object changed.
 #[derive(PartialEq, Eq)]
 struct ObjectsFingerprint(Vec<u8>);
 
@@ -121,9 +122,10 @@ pub(super) struct Site<'a> {
 
 /// An export of the objects of a definition.
 pub(super) struct Job<'a> {
-    /// In windlass's own name.
+    /// The cluster, in windlass's own name.
     pub(super) cluster: &'a Cluster,
-    /// In the name of the user that applied the definition, who is allowed to create some.
+    /// The cluster, in the name of the user that applied the definition. This user has to be allowed to create the
+    /// objects.
     pub(super) theirs: &'a Cluster,
     /// The definition as it was read.
     pub(super) live: &'a Object,
@@ -134,7 +136,7 @@ pub(super) struct Job<'a> {
 type CreatedSecrets = Mutex<Vec<Object>>;
 
 impl Job<'_> {
-    /// Exports the objects. What is not exported in the end leaves no Secret.
+    /// Exports the objects. An export that fails leaves no Secret behind.
     ///
     /// # Errors
     /// The API server could not be asked.
@@ -261,7 +263,7 @@ impl Job<'_> {
         manifest.into_value()
     }
 
-    /// What there is now, without its contents.
+    /// The fingerprint of the objects now. Only their metadata are read.
     async fn seen(&self, resource: &Resource) -> Result<ObjectsFingerprint, ClusterError> {
         let mut seen = Sha256::new();
         let mut pages = self.cluster.pages(resource, "", ObjectProjection::Metadata)?;

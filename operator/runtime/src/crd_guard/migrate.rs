@@ -32,7 +32,7 @@ fn fields(object: &Object) -> Value {
     Value::Object(object.fields().clone())
 }
 
-/// Whether a manifest drops versions that objects have to be moved out of, and can be.
+/// Whether a manifest drops versions in which objects may be stored, and windlass can move the objects out of them.
 ///
 /// # Errors
 /// When one of the definitions cannot be judged.
@@ -43,15 +43,16 @@ pub(super) fn is_needed(live: &Object, manifest: &Object) -> Result<bool, Defini
 /// An object of the definition, by namespace, name and uid.
 type ObjectIdentity = [String; 3];
 
-/// Whether what applies a definition was suspended, deleted or changed meanwhile: its objects may be many.
+/// Whether the object that applies a definition was suspended, deleted or changed meanwhile. Moving many objects takes
+/// long, so it is checked before each.
 pub(crate) type StopCheck<'s> = &'s (dyn Fn() -> bool + Sync);
 
-/// Moves the objects of a live definition as far as a manifest needs it, in the name of the identity that applies; only
-/// `status.storedVersions` is written in windlass's own name. Before each object it is asked whether `is_stopped`.
+/// Moves the objects of a live definition out of the versions that a manifest drops. It acts as the identity that
+/// applies; only `status.storedVersions` is written in windlass's own name. `is_stopped` is called before each object.
 ///
 /// # Errors
-/// Which objects cannot be moved, by name if the applying identity may list them; the definition is another by now; it was
-/// stopped.
+/// An object cannot be moved, which is named if the applying identity may list objects; the definition changed
+/// meanwhile; the move was stopped.
 pub(super) async fn migrate(
     target: &ClusterTarget,
     definitions: &Resource,
@@ -124,7 +125,7 @@ fn subject([namespace, name, _]: &ObjectIdentity) -> String {
     format!("{at}{name}")
 }
 
-/// All objects, as far as writing them back takes it.
+/// The identities of all objects.
 async fn listed(
     reader: &Cluster,
     resource: &Resource,
@@ -142,7 +143,7 @@ async fn listed(
     Ok(all)
 }
 
-/// Writes objects back until one is refused; tells how many were written.
+/// Writes objects back until a write fails; returns how many were written.
 async fn write_back(
     writer: &Cluster,
     resource: &Resource,
@@ -165,7 +166,7 @@ async fn write_back(
     Ok(written)
 }
 
-/// Writes an object back. One that is gone, or was created again, is stored right already.
+/// Writes an object back. An object that was deleted, or created again, needs no write.
 async fn write_one(
     writer: &Cluster,
     resource: &Resource,

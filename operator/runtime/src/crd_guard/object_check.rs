@@ -24,8 +24,8 @@ static JUDGING: Semaphore = Semaphore::const_new(2);
 /// How long one of them may take, without what it waits for.
 const SURVEY_WORK_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How many definitions are read or judged at once, or wait for an API server meanwhile: each has a thread. A namespace may
-/// have two of them, in turns: its API servers may be as slow as they like.
+/// The definitions that are judged at the same time, with those that wait for an API server. Each has a thread. A
+/// namespace has two at most, so its slow API servers do not delay other namespaces.
 static SURVEYS: LazyLock<Permits> = LazyLock::new(|| Permits::shared(8, 2));
 
 /// How long one of them may take, with what it waits for.
@@ -34,7 +34,7 @@ const SURVEY_TIMEOUT: Duration = Duration::from_secs(900);
 /// How many objects of a kind are judged; with more the definition cannot be judged.
 const MAX_JUDGED_OBJECTS: u64 = 100_000;
 
-/// How many objects of a kind are counted before it is left to them.
+/// How many objects of a kind are counted when a definition is removed; messages say "at least" for more.
 const MAX_COUNTED_OBJECTS: u64 = 10_000;
 
 /// How many pages wait to be judged.
@@ -46,7 +46,7 @@ const MAX_NAMED_OBJECTS: usize = 5;
 /// A page of objects, and the version that it was read in.
 type Page = (String, Vec<DepthLimitedObject>);
 
-/// Judges a new definition by the objects that exist, when it is the turn of a namespace.
+/// Judges a new definition by the existing objects. The namespaces take turns.
 ///
 /// # Errors
 /// Why it cannot be judged.
@@ -60,7 +60,8 @@ pub async fn survey(
     within(SURVEY_TIMEOUT, surveyed(cluster, one, old, new)).await
 }
 
-/// What came of reading objects; a server that takes too long has none that can be judged.
+/// Limits the time of a survey. The definition cannot be judged if the server is too slow, or if its objects cannot be
+/// read.
 async fn within(
     limit: Duration,
     surveyed: impl Future<Output = Result<ChangeVerdict, GuardError>>,
@@ -132,8 +133,8 @@ pub fn is_established(definition: &Value) -> bool {
     conditions.into_iter().any(|it| it["type"] == "Established" && it["status"] == "True")
 }
 
-/// A thread that judges what it is given: expressions need a deep stack. It ends when no more pages come, and gives the permit
-/// back then. Only judging counts for its time.
+/// Starts a thread that judges pages of objects; it is a thread because expressions need a deep stack. The thread ends
+/// after the last page and then gives the permit back. The time limit counts only the judging.
 fn on_thread(
     mut judge: Judge,
     limit: Arc<TimeLimit>,
@@ -159,7 +160,7 @@ fn on_thread(
     Ok((pages, judged))
 }
 
-/// Whether all objects of a version could be given to the judge.
+/// Reads the objects of a version for the judge. Returns false if there are more than the limit.
 async fn read(
     cluster: &Cluster,
     resource: &Resource,
@@ -222,7 +223,7 @@ impl Users {
         self.count == 0 && self.unknown.is_none()
     }
 
-    /// Them in words; none if there are none.
+    /// The objects as a phrase for a message; `None` if there are none.
     pub(super) fn text(&self, is_named: bool) -> Option<String> {
         if let Some(why) = &self.unknown {
             return Some(format!("objects that cannot be listed ({why})"));

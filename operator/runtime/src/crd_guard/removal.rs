@@ -34,32 +34,33 @@ pub(super) struct Removing<'a> {
     pub(super) propagation: &'a str,
     /// Whether a confirmation counts.
     pub(super) is_trusted: bool,
-    /// What the gate gave for it.
+    /// The permit that the gate gave for the removal.
     pub(super) permit: RemovalPermit,
     /// Where an export is stored.
     pub(super) site: Site<'a>,
 }
 
-/// What a live definition says of its removal.
+/// Whether a live definition may be removed, according to its labels and annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RemovalConfirmation {
-    /// It is not its former owner's any more.
+    /// The definition does not belong to its former owner any more.
     Left,
-    /// It may go with its objects.
+    /// The definition may be deleted with its objects.
     Confirmed,
     /// It is deleted if it has no objects and no other owner.
     Unconfirmed,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 enum Attempt {
     Done(Removal),
-    /// The definition has changed; what is true if the attempt was the reason.
+    /// The definition changed, so the removal has to be decided again. The value is the result to report if the write
+    /// of this attempt was what changed it.
     Again(Option<Removal>),
 }
 
 impl Attempt {
-    /// Whether a write was done; a conflict says that the definition is another than the one that was judged.
+    /// The result of a write. A conflict means that the definition changed after it was judged.
     fn of(written: Result<(), ClusterError>, removal: Removal) -> Result<Self, ClusterError> {
         match written {
             Ok(()) => Ok(Self::Done(removal)),
@@ -71,7 +72,7 @@ impl Attempt {
 }
 
 impl Removing<'_> {
-    /// Removes it.
+    /// Removes the definition, or releases it from its owner.
     ///
     /// # Errors
     /// The API server's refusal; [`ClusterError::Withheld`] where the removal is confirmed and the objects cannot be exported.
@@ -186,8 +187,8 @@ impl Removing<'_> {
     }
 }
 
-/// Whether the answer to a deletion that was only tried is not a refusal of it: the object may change (409), and an
-/// admission webhook with side effects is never asked in a dry-run (400).
+/// Whether the error of a dry-run deletion does not predict that the deletion is refused. The object may have changed
+/// (409), and a dry-run never calls an admission webhook with side effects (400).
 fn is_no_refusal(error: &ClusterError) -> bool {
     matches!(error.code(), Some(400 | 409))
 }
@@ -197,7 +198,8 @@ fn is_leaving(object: &Object) -> bool {
     object.meta("deletionTimestamp").is_some_and(|it| !it.is_null())
 }
 
-/// What a definition says now; `before` is what its owner read when it decided to remove it.
+/// Whether a definition may be removed now. `before` is the definition that its owner read when it decided to remove
+/// it.
 fn said(now: &Object, before: &Object, mine: &[Mark], is_trusted: bool) -> RemovalConfirmation {
     let was_marked = claims::has_any(before, mine);
     let is_left = was_marked && !claims::has_any(now, mine);

@@ -57,7 +57,7 @@ pub fn resource<K: TableKind>() -> Resource {
 /// Namespace and name.
 type Key = (String, String);
 
-/// An object that cannot be read is there without its contents.
+/// Objects by their keys. The value is `None` for an object that exists and cannot be parsed.
 type Objects<K> = BTreeMap<Key, Option<Arc<K>>>;
 
 enum TableState<K> {
@@ -71,9 +71,9 @@ enum TableState<K> {
 
 /// An object that came, changed or went.
 pub struct TableChange<K> {
-    /// As it was; `None` if it was not known.
+    /// The object before; `None` if it was not known.
     pub before: Option<Arc<K>>,
-    /// As it is; `None` if it is gone.
+    /// The object now; `None` if it was deleted.
     pub after: Option<Arc<K>>,
 }
 
@@ -86,13 +86,13 @@ impl<K> Default for Table<K> {
     }
 }
 
-/// The version in which an object is stored; 0 if it does not say.
+/// The resourceVersion of an object as a number; 0 without one.
 fn version_of<K: kube_core::Resource>(object: &K) -> u64 {
     let version = object.meta().resource_version.as_deref();
     version.and_then(|it| it.parse().ok()).unwrap_or_default()
 }
 
-/// Whether what is known of an object is newer than a version of it.
+/// Whether the table has a newer version of an object than `version`.
 fn is_newer<K: kube_core::Resource>(known: Option<&Option<Arc<K>>>, version: u64) -> bool {
     known.and_then(Option::as_ref).is_some_and(|known| version_of(&**known) > version)
 }
@@ -112,7 +112,7 @@ fn key(metadata: &Value) -> Key {
 }
 
 impl<K: TableKind> Table<K> {
-    /// Returns once something is known.
+    /// Waits until the objects were listed, or the list failed.
     pub(crate) async fn known(&self) {
         let mut known = self.0.subscribe();
         // The sender is part of the value that is borrowed here, so it cannot be gone.
@@ -172,8 +172,8 @@ impl<K: TableKind> Table<K> {
         }
     }
 
-    /// Keeps an object as the API server answered a write, and returns it. If the watch has reported a later version
-    /// meanwhile, that one stays. No change is announced for it.
+    /// Puts the response to a write into the table and returns the object. `None` if the watch has already reported a
+    /// later version, which stays. The change is not announced.
     pub fn insert(&self, object: K) -> Option<Arc<K>> {
         let metadata = object.meta();
         let key = (
@@ -191,7 +191,7 @@ impl<K: TableKind> Table<K> {
         kept
     }
 
-    /// An object was deleted; returns it if it was known. No change is announced for it.
+    /// Removes a deleted object, and returns it if it was known. The change is not announced.
     pub fn remove(&self, namespace: &str, name: &str, uid: &str) -> Option<Arc<K>> {
         let mut removed = None;
         self.change(|all| {
@@ -204,7 +204,7 @@ impl<K: TableKind> Table<K> {
         removed
     }
 
-    /// Changes what is known; before anything was listed there is nothing to change, and the list will have it.
+    /// Changes the known objects. Before the first list nothing is known, and the list will contain the change.
     fn change(&self, change: impl FnOnce(&mut Objects<K>)) {
         self.0.send_if_modified(|known| {
             if let TableState::Listed(all) = known {
@@ -214,7 +214,7 @@ impl<K: TableKind> Table<K> {
         });
     }
 
-    /// Takes in what a watch says; gives what came, changed or went.
+    /// Applies an event of the watch to the table; returns the objects that were added, changed or deleted.
     fn take(
         &self,
         event: WatcherEvent<FullObject>,
@@ -264,7 +264,7 @@ impl<K: TableKind> Table<K> {
         changed
     }
 
-    /// Everything was listed.
+    /// Replaces the table with a complete list; returns the changes.
     fn replace(&self, now: Objects<K>) -> Vec<TableChange<K>> {
         let before = match self.0.send_replace(TableState::Listed(now.clone())) {
             TableState::Listed(before) => before,
@@ -278,7 +278,8 @@ impl<K: TableKind> Table<K> {
         changed.filter(|it| it.before != it.after).collect()
     }
 
-    /// What was known goes on to hold; where nothing is known, it is said why.
+    /// Notes that the objects cannot be listed. An earlier list stays valid; without one, `why` becomes the state of
+    /// the table.
     fn failed(&self, why: &str) {
         self.0.send_if_modified(|known| {
             let is_unknown = !matches!(known, TableState::Listed(_));
@@ -320,7 +321,7 @@ pub async fn follow<K: TableKind>(
     }
 }
 
-/// Whether there are no objects of a kind since it is not defined, as the API server says of its CRD.
+/// Whether the API server confirms that the CRD of a kind does not exist. The kind has no objects then.
 async fn is_absent<K: TableKind>(cluster: &Cluster, error: &ClusterError) -> bool {
     if !error.is_unserved() {
         return false;

@@ -14,13 +14,13 @@ use windlass_cluster::discovery::Resource;
 use windlass_cluster::version::is_later;
 use windlass_cluster::watch::Selection;
 
-/// In how many namespaces a kind is watched by one watch each; with more, one watch is for all namespaces.
+/// The most namespaces in which a kind has one watch for each. With more there is one watch for all namespaces.
 const MAX_WATCHED_NAMESPACES_PER_KIND: usize = 32;
 
-/// For how long a watch that was refused is not tried again.
+/// The time until a refused watch is tried again.
 const REFUSED_FOR: Duration = Duration::from_secs(3600);
 
-/// What a run read.
+/// An object that a spec names, as a run read it.
 pub(crate) struct ReferenceRead {
     /// Its kind.
     pub(crate) resource: Resource,
@@ -36,7 +36,7 @@ struct Reference {
     resource: Resource,
     /// Who named it, and the version that was read.
     users: BTreeMap<ObjectKey, Option<u64>>,
-    /// As last seen: its version, or that it is not there. `None` before it was seen.
+    /// The state that a watch saw last: `Some(None)` if the object does not exist, `None` if no watch saw it yet.
     seen: Option<Option<u64>>,
 }
 
@@ -70,7 +70,7 @@ impl References {
         self.recent.now()
     }
 
-    /// A node names an object. Returns whether it is known to have changed since it was read.
+    /// Notes that a node names an object. Returns whether the object is known to have changed since it was read.
     pub(super) fn add(&mut self, user: &ObjectKey, referred: &ReferenceRead) -> bool {
         let ReferenceRead { resource, id, version, since } = referred;
         self.by_user.entry(user.clone()).or_default().insert(id.clone());
@@ -88,7 +88,7 @@ impl References {
         is_newer || self.recent.differs_since(id, *since, *version)
     }
 
-    /// A node names nothing any more.
+    /// Forgets the objects that a node names.
     pub(super) fn forget(&mut self, user: &ObjectKey) {
         for id in self.by_user.remove(user).unwrap_or_default() {
             let Some(reference) = self.named.get_mut(&id) else { continue };
@@ -117,7 +117,7 @@ impl References {
         }
     }
 
-    /// The watch that sees an object which is named.
+    /// The watch for an object that a spec names.
     pub(super) fn key_of(&self, id: &ObjectId) -> Option<WatchKey> {
         let resource = &self.named.get(id)?.resource;
         let named = Selection::Named(id.namespace.clone(), id.name.clone());
@@ -144,7 +144,8 @@ impl References {
         own.filter_map(|id| Some((self.named.get(id)?.resource.clone(), id.clone()))).collect()
     }
 
-    /// Chooses one watch of all namespaces for kinds that are named in many. Returns whose watches change.
+    /// Chooses one watch of all namespaces for each kind that is named in many namespaces. Returns the nodes whose
+    /// watches change.
     pub(super) fn widen(&mut self) -> BTreeSet<ObjectKey> {
         let many: Vec<GroupKindKey> = (self.places.iter())
             .filter(|(kind, places)| {
@@ -166,7 +167,8 @@ impl References {
         self.refused.insert(key.clone(), now);
     }
 
-    /// Rights may have been granted: watches that were refused long ago are tried again. Returns whose watches change.
+    /// Permits watches again that were refused long ago, because rights may have been granted. Returns the nodes whose
+    /// watches change.
     pub(super) fn permit_again(&mut self, now: Instant) -> BTreeSet<ObjectKey> {
         let is_over =
             |_: &WatchKey, at: &mut Instant| now.saturating_duration_since(*at) >= REFUSED_FOR;
@@ -177,7 +179,7 @@ impl References {
         users.collect()
     }
 
-    /// A watch saw how an object is now; none: it is gone. Returns whom that wakes.
+    /// Notes the version of an object that a watch saw; `None` if it was deleted. Returns the nodes to wake.
     pub(super) fn note(&mut self, id: &ObjectId, now: Option<u64>) -> BTreeSet<ObjectKey> {
         self.recent.add(id, now);
         let Some(reference) = self.named.get_mut(id) else { return BTreeSet::new() };
@@ -186,7 +188,7 @@ impl References {
         woken.map(|(user, _)| user.clone()).collect()
     }
 
-    /// What a watch should have seen.
+    /// The objects that a complete list of a watch should contain.
     pub(super) fn expected(&self, key: &WatchKey) -> BTreeSet<&ObjectId> {
         let is_selected = |id: &ObjectId| match &key.selection {
             Selection::All => true,

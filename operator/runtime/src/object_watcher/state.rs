@@ -16,17 +16,18 @@ use windlass_cluster::discovery::Resource;
 use windlass_cluster::version::is_later;
 use windlass_cluster::watch::Selection;
 
-/// What was seen of a live object.
+/// The version and the fingerprint in which a live object was seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sighting {
-    /// What stands for its version.
+    /// The number of its resourceVersion.
     pub(super) version: u64,
     /// Of its uid, the labels of its owner, and our entries in `managedFields`.
     pub(super) fingerprint: u64,
 }
 
 impl Sighting {
-    /// Whether it is later than what was applied, and shows that a field of ours changed hands.
+    /// Whether this version is later than the applied one, and the fingerprint shows that another client owns one of
+    /// our fields now.
     pub(super) fn is_drift_from(self, applied: Self) -> bool {
         is_later(self.version, applied.version) && self.fingerprint != applied.fingerprint
     }
@@ -39,7 +40,7 @@ pub(super) struct TrackedObject {
     pub(super) watch: Option<WatchKey>,
     /// Digest of the manifest that was applied.
     pub(super) digest: String,
-    /// The live object after that.
+    /// The live object after the manifest was applied.
     pub(super) applied: Sighting,
     /// A write is under way, so what a watch sees may be its result.
     pub(super) writing: bool,
@@ -63,16 +64,17 @@ pub(super) struct WatchKey {
     pub(super) selection: Selection,
 }
 
-/// A moment, before a run or a write begins: what is lost after it may have been there for the run.
+/// The moment before a run or a write begins. A run may still have seen an object that is deleted after this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment(u64);
 
-/// What happened to objects last, for answers that arrive later than the event.
+/// The last changes of objects. They are kept because the response to a request can arrive after the event about the
+/// same object.
 #[derive(Default)]
 pub(super) struct Recent {
     count: u64,
     order: VecDeque<ObjectId>,
-    /// When it happened to an object last, and the version that it left; none: it was gone.
+    /// The last change of each object, with the version after it; `None` if the object was deleted.
     last: BTreeMap<ObjectId, (u64, Option<u64>)>,
 }
 
@@ -100,12 +102,12 @@ impl Recent {
         }
     }
 
-    /// Whether it happened to an object after a moment; what is not remembered counts as happened.
+    /// Whether an object changed after a moment. If changes since then were forgotten, it counts as changed.
     pub(super) fn since(&self, id: &ObjectId, moment: Moment) -> bool {
         self.is_forgotten(moment) || self.last.get(id).is_some_and(|(at, _)| *at > moment.0)
     }
 
-    /// Whether it left an object in another version than was read after a moment.
+    /// Whether an object has a newer version than `read`, by a change after a moment.
     pub(super) fn differs_since(&self, id: &ObjectId, moment: Moment, read: Option<u64>) -> bool {
         let differs = |(at, left): &(u64, Option<u64>)| *at > moment.0 && is_newer(*left, read);
         self.is_forgotten(moment) || self.last.get(id).is_some_and(differs)
@@ -132,17 +134,16 @@ type Sort = (String, String, &'static str);
 pub(super) struct State {
     pub(super) losses: Recent,
     pub(super) tracked: BTreeMap<ObjectId, TrackedObject>,
-    /// The newest that watches by a label saw of every object, tracked or not: a run may be overtaken by what it
-    /// observes.
+    /// The newest version of every object that watches by label saw, tracked or not. A watch may be ahead of a run.
     sightings: BTreeMap<Sort, BTreeMap<ObjectId, Sighting>>,
     /// Objects whose drift does not wake their owner, because it has a run planned for that.
     pub(super) hushed: BTreeSet<ObjectId>,
-    /// Which objects a node applied.
+    /// The objects that each node applied.
     pub(super) owned: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
     pub(super) watches: BTreeMap<WatchKey, Running>,
     /// Which watches a node needs.
     uses: BTreeMap<ObjectKey, BTreeSet<WatchKey>>,
-    /// Who waits for an object to move.
+    /// The nodes that wait for an object to change.
     waiting: BTreeMap<ObjectId, BTreeSet<ObjectKey>>,
     /// What a node waits for.
     waits: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
@@ -175,7 +176,7 @@ impl State {
         }
     }
 
-    /// Stops remembering everything that a node applied.
+    /// Forgets the objects that a node applied.
     pub(super) fn untrack_all(&mut self, owner: &ObjectKey) {
         for id in self.owned.remove(owner).unwrap_or_default() {
             self.tracked.remove(&id);
@@ -238,7 +239,7 @@ impl State {
         self.waits.entry(node.clone()).or_default().insert(id.clone());
     }
 
-    /// A node waits no longer for those of its objects that `which` chooses.
+    /// Ends the waits of a node for the objects that `which` chooses.
     pub(super) fn stop_waiting(&mut self, node: &ObjectKey, which: impl Fn(&ObjectId) -> bool) {
         let Some(own) = self.waits.get_mut(node) else { return };
         let ended: Vec<ObjectId> = own.extract_if(.., |id| which(id)).collect();
@@ -279,8 +280,8 @@ impl State {
         watch.is_some_and(|watch| watch.live)
     }
 
-    /// Takes a user from the watches that it no longer needs for waits and references, and stops those that have no
-    /// user any more.
+    /// Removes a user from the watches that it no longer needs for waits and references, and stops the watches without
+    /// a user.
     ///
     /// Watches by label stay as long as their user does, because they also report drift.
     pub(super) fn release_unused(&mut self, user: &ObjectKey) {
@@ -296,7 +297,7 @@ impl State {
         self.leave(user, unused);
     }
 
-    /// Takes a user from every watch that `which` chooses, and stops those that have no user any more.
+    /// Removes a user from every watch that `which` chooses, and stops the watches without a user.
     pub(super) fn release(&mut self, user: &ObjectKey, which: impl Fn(&WatchKey) -> bool) {
         let own = self.uses.get(user).into_iter().flatten();
         let left: Vec<WatchKey> = own.filter(|key| which(key)).cloned().collect();

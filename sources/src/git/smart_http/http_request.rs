@@ -12,7 +12,7 @@ use super::{Error, Wire};
 use crate::git::wire::HttpAnswer;
 use crate::http;
 
-/// What we ask for is a few lines; more would mean that something runs away.
+/// The most bytes of a request other than a push. Such a request is a few lines.
 const LARGEST_QUESTION: usize = 16 << 20;
 /// Commands and a pack of the objects that are new; the limits of a workspace are lower.
 const LARGEST_PUSH: usize = 256 << 20;
@@ -22,8 +22,8 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// Sends a request, and once more if its connection was closed under it.
 ///
-/// A kept connection may be closed by the server at the moment in which it is used again. Only a request that asks may be
-/// repeated: of a push it is not known what became of it.
+/// The server may close an idle connection just when it is used again. Only a request that reads may be repeated: a
+/// push may have been accepted.
 pub(super) fn send(wire: &Wire, request: RequestBuilder) -> io::Result<Response> {
     let again = request.try_clone();
     let answer = match (wire.send(request)?, again) {
@@ -88,7 +88,7 @@ pub(super) fn accepted(wire: &Wire, answer: Response) -> io::Result<Response> {
     }))
 }
 
-/// One request and its answer. What is written is gathered and sent when the answer is first read.
+/// One request and its answer. The written bytes are collected, and sent when the answer is first read.
 #[derive(Clone)]
 pub(super) struct Exchange {
     wire: Wire,
@@ -98,7 +98,7 @@ pub(super) struct Exchange {
 /// What is uploaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UploadKind {
-    /// What is wanted. It may be asked again.
+    /// A request that reads. It may be repeated.
     Question,
     /// A push, which is sent once.
     Pack,

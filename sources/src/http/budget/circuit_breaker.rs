@@ -10,26 +10,27 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 /// The first delay after an answer without `Retry-After`; each further one is twice as long.
 const INITIAL_BACKOFF_DELAY: Duration = Duration::from_secs(2);
-/// The longest of those.
+/// The longest of these delays.
 const LONGEST_GUESS: Duration = Duration::from_secs(5 * 60);
 /// The longest time that a host may ask for.
 pub(super) const MAX_RETRY_AFTER_DELAY: Duration = Duration::from_secs(60 * 60);
-/// The shortest.
+/// The shortest time that a host may ask for.
 const MIN_RETRY_AFTER_DELAY: Duration = Duration::from_secs(1);
-/// While one request tries whether a host serves again, others come back after this.
+/// The time after which other requests may try again while a test request is in progress.
 const HALF_OPEN_RETRY_DELAY: Duration = Duration::from_secs(2);
-/// A trial without a result for so long is given up, and another one may begin.
+/// The time after which a test request without a result is given up, and another one may begin.
 const LONGEST_TRIAL: Duration = Duration::from_secs(120);
-/// So many answers `503` in a row without `Retry-After` close a host: a single one may be about a single page.
+/// The number of consecutive `503` without `Retry-After` that pause requests to a host. A single one may be about a
+/// single page.
 const MAX_CONSECUTIVE_UNAVAILABLE_RESPONSES: u32 = 3;
 
-/// Whether a host is asked.
+/// Decides whether a request may be sent to a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CircuitBreaker {
     closed: Option<HostBackoff>,
-    /// Times in a row that the host was closed without `Retry-After`.
+    /// The number of consecutive pauses without a `Retry-After`.
     guesses: u32,
-    /// Answers `503` in a row that did not close it.
+    /// The number of consecutive answers `503` that did not begin a pause.
     unavailable: u32,
 }
 
@@ -37,7 +38,7 @@ pub(super) struct CircuitBreaker {
 struct HostBackoff {
     until: Timestamp,
     status: u16,
-    /// Since when a request tries the host.
+    /// When the test request began, if one is in progress.
     trial: Option<Timestamp>,
 }
 
@@ -57,7 +58,7 @@ pub(super) struct OpenCircuit {
     pub(super) is_tried: bool,
 }
 
-/// What an answer means for its host.
+/// The availability of a host, according to an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HostAvailability {
     /// It serves.
@@ -112,7 +113,7 @@ impl CircuitBreaker {
         Ok(Ticket::Trial(now))
     }
 
-    /// Notes the result of a request. An answer that was on its way when the host closed does not open it.
+    /// Notes the result of a request. A good answer ends a pause only if it answers the test request.
     pub(super) fn learn(&mut self, ticket: Ticket, said: HostAvailability, now: Timestamp) {
         let is_trial = self.is_current(ticket);
         match said {
@@ -141,7 +142,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// A request without a result: it could not connect, or its caller gave up.
+    /// Notes a request without a result, because it could not connect or its caller gave up.
     pub(super) fn abandon(&mut self, ticket: Ticket) {
         if self.is_current(ticket)
             && let Some(closed) = &mut self.closed
@@ -181,7 +182,7 @@ pub(super) struct RateLimit {
 }
 
 impl RateLimit {
-    /// How long the next request has to wait for its turn, which it takes.
+    /// Takes the next turn; returns the time until it.
     pub(super) fn turn(&mut self, per_second: u32, now: Timestamp) -> Duration {
         let step = Duration::from_secs(1) / per_second.max(1);
         // A turn later than the longest queue of requests means that the clock was put back.
