@@ -20,6 +20,7 @@ mod credentials;
 mod error;
 mod known_hosts;
 mod lookup;
+mod private_key;
 pub mod push;
 mod reference;
 mod reference_name;

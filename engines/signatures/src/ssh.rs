@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256, Sha512};
 use signature::Verifier as _;
 use ssh_key::private::KeypairData;
 use ssh_key::public::KeyData;
-use ssh_key::{Algorithm, HashAlg, LineEnding, PrivateKey, PublicKey, Signature};
+use ssh_key::{Algorithm, HashAlg, LineEnding, Mpint, PrivateKey, PublicKey, Signature};
 
 use crate::pem;
 use crate::sign::SigningError;
@@ -23,6 +23,16 @@ const MAX_KEYS: usize = 1_000;
 
 /// The smallest RSA key that signs.
 const MIN_RSA_BITS: u32 = 2_048;
+/// The largest RSA key.
+const MAX_RSA_BITS: u32 = 8_192;
+/// The smallest RSA key that verifies. Parity(flux): Go refuses smaller ones.
+const MIN_VERIFYING_RSA_BITS: u32 = 1_024;
+
+/// The modulus and the order of the group of DSA keys, in bytes. Parity(flux): Go takes no others.
+const DSA_MODULUS_BYTES: usize = 128;
+const DSA_ORDER_BYTES: usize = 20;
+/// What numbers are computed with, in bytes.
+const WORD_BYTES: usize = 8;
 
 /// Signs a commit or tag, given as it is stored without a signature, with a key that is not encrypted.
 ///
@@ -31,13 +41,18 @@ const MIN_RSA_BITS: u32 = 2_048;
 /// # Errors
 /// The key is too small, encrypted or of a kind that Git does not verify.
 pub fn sign_with_ssh_key(key: &PrivateKey, payload: &[u8]) -> Result<String, SigningError> {
-    if let KeypairData::Rsa(pair) = key.key_data()
-        && pair.key_size() < MIN_RSA_BITS
-    {
+    if let KeypairData::Rsa(pair) = key.key_data() {
         let bits = pair.key_size();
-        return Err(SigningError(format!(
-            "the RSA key has {bits} bits, at least {MIN_RSA_BITS} are required"
-        )));
+        if bits < MIN_RSA_BITS {
+            return Err(SigningError(format!(
+                "the RSA key has {bits} bits, at least {MIN_RSA_BITS} are required"
+            )));
+        }
+        if bits > MAX_RSA_BITS {
+            return Err(SigningError(format!(
+                "the RSA key has {bits} bits, at most {MAX_RSA_BITS} are supported"
+            )));
+        }
     }
     if key.algorithm() == Algorithm::Dsa {
         return Err(SigningError("DSA keys cannot sign commits".to_owned()));
@@ -151,8 +166,37 @@ impl SshSignature {
         if signature.algorithm() == (ssh_key::Algorithm::Rsa { hash: None }) {
             return Err("ssh: signature did not verify");
         }
+        if !is_usable(key) {
+            return Err("ssh: signature did not verify");
+        }
         key.verify(&message, &signature).map_err(|_| "ssh: signature did not verify")
     }
+}
+
+/// Whether a key has a size that verifies in a bounded time, and numbers that the arithmetic expects.
+fn is_usable(key: &KeyData) -> bool {
+    match key {
+        KeyData::Rsa(key) => (MIN_VERIFYING_RSA_BITS..=MAX_RSA_BITS).contains(&key.key_size()),
+        KeyData::Dsa(key) => {
+            let modulus = digits(key.p());
+            // Both take as many words as the modulus, and are smaller.
+            let is_element = |number: &Mpint| {
+                let number = digits(number);
+                number.len() > DSA_MODULUS_BYTES - WORD_BYTES
+                    && (number.len(), number) < (modulus.len(), modulus)
+            };
+            modulus.len() == DSA_MODULUS_BYTES
+                && digits(key.q()).len() == DSA_ORDER_BYTES
+                && is_element(key.g())
+                && is_element(key.y())
+        }
+        _ => true,
+    }
+}
+
+/// The bytes of a positive number, without zeros before them.
+fn digits(number: &Mpint) -> &[u8] {
+    number.as_positive_bytes().unwrap_or_default()
 }
 
 /// Strings and numbers of the SSH protocol.
@@ -231,4 +275,45 @@ fn blob(text: &str) -> Result<KeyData, String> {
     })?;
     let key = PublicKey::from_bytes(&decoded).map_err(|_| "ssh: short read".to_owned())?;
     Ok(key.key_data().clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use ssh_key::public::{DsaPublicKey, RsaPublicKey};
+
+    use super::*;
+
+    fn number(first: u8, length: usize) -> Mpint {
+        let mut bytes = vec![0x81; length];
+        bytes[0] = first;
+        Mpint::from_positive_bytes(&bytes)
+    }
+
+    #[test]
+    fn an_rsa_key_verifies_if_it_has_a_usual_size() {
+        let is_usable = |bytes: usize| {
+            is_usable(&KeyData::Rsa(RsaPublicKey::new(number(3, 1), number(0xff, bytes)).unwrap()))
+        };
+        assert_eq!(
+            [8, 64, 128, 1024, 1025, 100_000].map(is_usable),
+            [false, false, true, true, false, false]
+        );
+    }
+
+    #[test]
+    fn a_dsa_key_verifies_if_its_group_has_the_usual_size() {
+        let is_usable = |p: Mpint, q: Mpint, g: Mpint, y: Mpint| {
+            is_usable(&KeyData::Dsa(DsaPublicKey::new(p, q, g, y).unwrap()))
+        };
+        let p = || number(0xff, 128);
+        let q = || number(0xff, 20);
+        let element = || number(0x7f, 128);
+        assert!(is_usable(p(), q(), element(), element()));
+        assert!(!is_usable(number(0xff, 4096), q(), element(), element()));
+        assert!(!is_usable(p(), number(0xff, 128), element(), element()));
+        assert!(!is_usable(p(), number(3, 1), element(), element()));
+        assert!(!is_usable(p(), q(), number(2, 1), element()));
+        assert!(!is_usable(p(), q(), element(), number(0xff, 4096)));
+        assert!(!is_usable(p(), q(), element(), p()));
+    }
 }

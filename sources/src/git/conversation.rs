@@ -4,6 +4,7 @@
 //! Elsewhere: the transports under it (`smart_http`, `ssh`), what is made of the pack (`snapshot`), what is sent and what the
 //! answer means (`push`).
 
+use std::convert::identity;
 use std::io::{self, Read, Write};
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
@@ -28,8 +29,14 @@ use super::server_cache::GitServerCache;
 use super::wire::Wire;
 use super::{Error, Remote, smart_http, ssh};
 
-/// The longest answer to a push: a line for each reference.
+/// The longest report on a push: a line for each reference.
 const LARGEST_REPORT: u64 = 1 << 20;
+
+/// The longest answer to a push: the report, and the remarks of hooks beside it.
+const LARGEST_PUSH_ANSWER: u64 = 16 << 20;
+
+/// The longest list of references, which is held in memory.
+const LARGEST_REFERENCE_LIST: u64 = 64 << 20;
 
 /// A connection after the handshake.
 pub(super) struct Conversation {
@@ -125,16 +132,36 @@ impl Conversation {
         let url = transport.to_url().into_owned();
         // Credentials were sent with the first request; there are no others to try.
         let no_credentials = |_action| Ok(None);
-        let handshake = gix::protocol::handshake(
-            &mut transport,
-            service,
-            no_credentials,
-            Vec::new(),
-            &mut Discard,
-        )
-        .map_err(|error| wire.explain(&error))?;
+        wire.narrow(LARGEST_REFERENCE_LIST);
+        let shake_hands = || {
+            let shaken = gix::protocol::handshake(
+                &mut transport,
+                service,
+                no_credentials,
+                Vec::new(),
+                &mut Discard,
+            );
+            shaken.map_err(|error| wire.explain(&error))
+        };
+        let handshake = wire.contain(shake_hands, identity)?;
+        wire.widen();
         let is_redirected = *transport.to_url() != url;
-        Ok(Self { transport, handshake, is_redirected, wire: wire.clone() })
+        let conversation = Self { transport, handshake, is_redirected, wire: wire.clone() };
+        conversation.check_handshake(service)?;
+        Ok(conversation)
+    }
+
+    /// Fails if the server offers something else than what can be talked about.
+    fn check_handshake(&self, service: Service) -> Result<(), Error> {
+        let remote = self.wire.remote();
+        if let Some(format) = self.capability("object-format").filter(|format| format != "sha1") {
+            return Err(Error::UnsupportedHash { remote, format: self.wire.quote(&format) });
+        }
+        if service == Service::ReceivePack && self.handshake.refs.is_none() {
+            let cause = "it offers no references to push to".to_owned();
+            return Err(Error::Protocol { remote, cause });
+        }
+        Ok(())
     }
 
     /// The server's answer to the handshake, if the next conversation can continue from there.
@@ -170,9 +197,16 @@ impl Conversation {
             None => {
                 let mut wanted = RefPrefixes::new();
                 wanted.extend(prefixes.iter().map(|prefix| (*prefix).into()));
-                LsRefsCommand::new(Some(wanted), &self.handshake.capabilities, agent())
-                    .invoke_blocking(&mut self.transport, &mut Discard, false)
-                    .map_err(|error| self.wire.explain(&error))?
+                let wire = self.wire.clone();
+                wire.narrow(LARGEST_REFERENCE_LIST);
+                let list = || {
+                    LsRefsCommand::new(Some(wanted), &self.handshake.capabilities, agent())
+                        .invoke_blocking(&mut self.transport, &mut Discard, false)
+                        .map_err(|error| wire.explain(&error))
+                };
+                let listed = wire.contain(list, identity)?;
+                wire.widen();
+                listed
             }
         };
         let found = listed.iter().filter_map(found);
@@ -183,6 +217,17 @@ impl Conversation {
     ///
     /// No object may be larger than `largest` bytes.
     pub(super) fn fetch(
+        &mut self,
+        wants: &[ObjectId],
+        history: History,
+        repository: &Path,
+        largest: u64,
+    ) -> Result<(), Error> {
+        let wire = self.wire.clone();
+        wire.contain(|| self.fetch_pack(wants, history, repository, largest), identity)
+    }
+
+    fn fetch_pack(
         &mut self,
         wants: &[ObjectId],
         history: History,
@@ -261,6 +306,7 @@ impl Conversation {
             // Nothing was sent yet.
             Err(error) => return Err(wire.explain(&gix::Error::from_error(error)).into()),
         };
+        wire.narrow(LARGEST_PUSH_ANSWER);
         let (mut writer, mut reader) = exchange.into_parts();
         let sent = writer.write_all(request).and_then(|()| writer.flush());
         drop(writer);
@@ -274,8 +320,20 @@ impl Conversation {
             reader.set_progress_handler(Some(Box::new(overhear) as HandleProgress<'_>));
         }
         let mut report = Vec::new();
-        let read = sent.and_then(|()| reader.take(LARGEST_REPORT).read_to_end(&mut report));
-        read.map(|_length| report).map_err(|error: io::Error| wire.unanswered(error))
+        let mut report_reader = reader.take(LARGEST_REPORT + 1);
+        let read = || sent.and_then(|()| report_reader.read_to_end(&mut report));
+        let read = wire.contain(read, |error| wire.fail(error));
+        read.map_err(|error: io::Error| wire.unanswered(error))?;
+        if report.len() as u64 > LARGEST_REPORT {
+            let what = "the report on the push".to_owned();
+            let limit = format!("{LARGEST_REPORT} bytes");
+            return Err(PushError::Unanswered(Error::TooLarge {
+                remote: wire.remote(),
+                what,
+                limit,
+            }));
+        }
+        Ok(report)
     }
 }
 

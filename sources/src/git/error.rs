@@ -1,13 +1,18 @@
 //! Why a request to a Git remote failed.
 //!
 //! Every text names the remote without its credentials. Messages of a server are quoted without
-//! control characters, cut short, and with every secret that we sent blotted out.
+//! characters that cannot be seen, cut short, and with every secret that we sent blotted out.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use golang::unicode::is_print;
+
 use crate::http::Busy;
+
+/// Characters of a name that an error repeats.
+const LONGEST_NAME: usize = 200;
 
 /// Why a request to a Git remote failed.
 ///
@@ -214,6 +219,14 @@ pub enum Error {
         /// What is wrong.
         cause: String,
     },
+    /// The objects of the repository are named by other hashes than those that are supported.
+    #[error("{remote} has objects of the format `{format}`, of which only `sha1` is supported")]
+    UnsupportedHash {
+        /// The remote without credentials.
+        remote: String,
+        /// As the server says it.
+        format: String,
+    },
     /// A submodule that must not be fetched, or cannot be with what we have.
     #[error("submodule `{path}` of {remote} cannot be fetched: {reason}")]
     BadSubmodule {
@@ -272,4 +285,19 @@ fn seconds(timeout: &Duration) -> String {
     format!("{}s", timeout.as_secs_f64())
 }
 
-impl Error {}
+/// A name of a spec or a server as an error repeats it: without characters that cannot be seen or that change the direction of
+/// the text, and cut short.
+pub(super) fn shown(name: &str) -> String {
+    name.chars().filter(|c| is_print(*c)).take(LONGEST_NAME).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn a_name_is_shown_without_what_cannot_be_seen() {
+        assert_eq!(shown("release-\u{202e}niam\u{2066}/\u{7}é 1"), "release-niam/é 1");
+        assert_eq!(shown(&"é".repeat(300)), "é".repeat(200));
+    }
+}

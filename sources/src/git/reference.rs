@@ -6,6 +6,7 @@ use gix::hash::ObjectId;
 use golang::semver::ConstraintError;
 
 use super::Error;
+use super::error::shown;
 use crate::versions::Range;
 
 /// The requested reference of a repository.
@@ -119,8 +120,7 @@ fn hash(sha: &str) -> Result<ObjectId, Error> {
 }
 
 fn invalid(kind: &'static str, name: &str, reason: String) -> Error {
-    let name = name.chars().filter(|c| !c.is_control()).take(200).collect();
-    Error::InvalidReference { kind, name, reason }
+    Error::InvalidReference { kind, name: shown(name), reason }
 }
 
 /// What a remote has now under a reference.

@@ -19,6 +19,8 @@ use super::{Error, GitLimits, Revision};
 
 /// The largest path that Linux takes.
 pub(super) const LONGEST_PATH: usize = 4096;
+/// Characters of a path that an error repeats.
+const LONGEST_SHOWN_PATH: usize = 200;
 /// The most bytes of all paths of a tree together. It bounds the memory of the list.
 const LONGEST_LISTING: usize = 64 << 20;
 
@@ -196,27 +198,15 @@ impl GitSnapshot {
     /// lead out of the tree.
     pub fn entries(&self) -> Result<Listing, Error> {
         let mut listing = Listing { entries: Vec::new(), unreadable: Vec::new() };
-        let mut seen = 0;
-        let mut length = 0;
+        let mut size = ListingSize::default();
         let mut buffer = Vec::new();
         // What is still to be examined, the next one last.
-        let mut left = self.children(&TreeLocation::root(self.tree), &mut buffer)?;
+        let mut left = self.children(&TreeLocation::root(self.tree), &mut size, &mut buffer)?;
         while let Some(TreeLocation { path, mode, id }) = left.pop() {
-            seen += 1;
-            length += path.len();
-            if seen > self.limits.entries {
-                return Err(self.too_large(
-                    "the number of entries",
-                    self.limits.entries as u64,
-                    "entries",
-                ));
-            }
-            if length > LONGEST_LISTING {
-                return Err(self.too_large("the list of paths", LONGEST_LISTING as u64, "bytes"));
-            }
             let kind = match mode {
                 EntryKind::Tree => {
-                    left.append(&mut self.children(&TreeLocation { path, mode, id }, &mut buffer)?);
+                    let folder = TreeLocation { path, mode, id };
+                    left.append(&mut self.children(&folder, &mut size, &mut buffer)?);
                     continue;
                 }
                 EntryKind::Blob => TreeEntryKind::File { is_executable: false },
@@ -236,9 +226,12 @@ impl GitSnapshot {
     }
 
     /// The entries of a folder, sorted by name in descending order.
+    ///
+    /// They are counted here, and not as they are examined: what waits for that takes as much memory.
     fn children(
         &self,
         folder: &TreeLocation,
+        size: &mut ListingSize,
         buffer: &mut Vec<u8>,
     ) -> Result<Vec<TreeLocation>, Error> {
         let tree: TreeRefIter<'_> =
@@ -252,18 +245,25 @@ impl GitSnapshot {
             }
             path.extend_from_slice(entry.filename);
             if !is_safe(entry.filename) {
-                let path = String::from_utf8_lossy(&path).escape_debug().to_string();
+                let path = String::from_utf8_lossy(&path);
+                let path = path.chars().take(LONGEST_SHOWN_PATH).flat_map(char::escape_debug);
+                let path = path.collect();
                 return Err(Error::BadTree { remote: self.remote.clone(), path });
             }
             if path.len() > LONGEST_PATH {
                 return Err(self.too_large("a path", LONGEST_PATH as u64, "bytes"));
             }
-            if children.len() >= self.limits.entries {
+            size.entries += 1;
+            if size.entries > self.limits.entries {
                 return Err(self.too_large(
                     "the number of entries",
                     self.limits.entries as u64,
                     "entries",
                 ));
+            }
+            size.path_bytes += path.len();
+            if size.path_bytes > LONGEST_LISTING {
+                return Err(self.too_large("the list of paths", LONGEST_LISTING as u64, "bytes"));
             }
             children.push(TreeLocation { path, mode: entry.mode.kind(), id: entry.oid.to_owned() });
         }
@@ -314,6 +314,13 @@ impl GitSnapshot {
         let cause = error.probable_cause().to_string();
         Error::Protocol { remote: self.remote.clone(), cause }
     }
+}
+
+/// How much of a tree was listed.
+#[derive(Default)]
+struct ListingSize {
+    entries: usize,
+    path_bytes: usize,
 }
 
 /// A location in a tree.

@@ -1,6 +1,7 @@
 //! `git-upload-pack` and `git-receive-pack` over SSH, spoken by ourselves: no `ssh` program, no agent, no files of a user.
 //!
-//! Elsewhere: which host keys are accepted (`known_hosts`), the conversation over the channel (`conversation`).
+//! Elsewhere: which host keys are accepted (`known_hosts`), how the private key is read (`private_key`), the conversation
+//! over the channel (`conversation`).
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -13,19 +14,16 @@ use gix_transport::client::git::blocking_io::Connection;
 use gix_transport::{Protocol, Service};
 use parking_lot::{Mutex, MutexGuard};
 use russh::client::{self, Handle, Msg};
-use russh::keys::ssh_key::Kdf;
 use russh::keys::{Algorithm, PrivateKey, PrivateKeyWithHashAlg, PublicKeyOrCertificate};
 use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Preferred};
 use tokio::net::TcpStream;
 
 use super::credentials::ssh_user;
 use super::known_hosts::KnownHost;
+use super::private_key::parse_private_key;
 use super::wire::Wire;
 use super::{Auth, Error, Remote};
 use crate::http::{self, Egress};
-
-/// OpenSSH's default is 24. Decryption cannot be interrupted, so its cost has to be bounded.
-const MOST_KDF_ROUNDS: u32 = 1024;
 
 /// Connects, authenticates and starts the service.
 ///
@@ -42,7 +40,8 @@ pub(super) fn transport(
         ));
     };
     let url = &remote.url;
-    let key = private_key(identity.expose(), passphrase.as_ref().map(|p| p.expose().as_str()))?;
+    let passphrase = passphrase.as_ref().map(|passphrase| passphrase.expose().as_str());
+    let key = parse_private_key(identity.expose(), passphrase)?;
     let known = KnownHost::read(known_hosts, &url.host(), url.port())?;
     let opened = wire
         .wait(async {
@@ -72,35 +71,6 @@ pub(super) fn transport(
         ConnectMode::Process,
         false,
     )))
-}
-
-/// Reads `identity` and the `password` that it is encrypted with.
-pub(super) fn private_key(identity: &str, passphrase: Option<&str>) -> Result<PrivateKey, Error> {
-    use russh::keys::Error as KeyError;
-    let bad = |text: &str| Error::BadSecret(text.to_owned());
-    // Parity(flux): Go reads encrypted keys in OpenSSH's format and in the old PEM form only.
-    // Besides, in PKCS#8 the author of the key decides how much memory its decryption takes.
-    if identity.contains("BEGIN ENCRYPTED PRIVATE KEY") {
-        return Err(bad("`identity` is an encrypted PKCS#8 key: convert it with `ssh-keygen -p`"));
-    }
-    if let Ok(key) = PrivateKey::from_openssh(identity)
-        && let Kdf::Bcrypt { rounds, .. } = key.kdf()
-        && *rounds > MOST_KDF_ROUNDS
-    {
-        return Err(bad("`identity` is encrypted with too many rounds: use `ssh-keygen -p -a 64`"));
-    }
-    // Parity(flux): a passphrase for a key that has none is not examined.
-    match (russh::keys::decode_secret_key(identity, None), passphrase) {
-        (Ok(key), _) => Ok(key),
-        (Err(KeyError::KeyIsEncrypted), None) => {
-            Err(bad("`identity` is encrypted: add its passphrase as `password`"))
-        }
-        (Err(_), None) => Err(bad(
-            "`identity` is not a private key in PEM or OpenSSH's format (Ed25519, ECDSA or RSA)",
-        )),
-        (Err(_), Some(_)) => russh::keys::decode_secret_key(identity, passphrase)
-            .map_err(|_undecoded| bad("`identity` is not a private key that `password` decrypts")),
-    }
 }
 
 /// The handler with which russh checks the key of the host.
@@ -292,47 +262,10 @@ impl Write for End {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base64::Engine;
-    use base64::prelude::BASE64_STANDARD;
 
     #[test]
     fn a_path_is_one_word_for_the_shell() {
         assert_eq!(quoted("/a b.git"), "'/a b.git'");
         assert_eq!(quoted("/x'; rm -rf /'"), r"'/x'\''; rm -rf /'\'''");
-    }
-
-    #[test]
-    fn a_key_that_would_take_for_ever_to_decrypt_is_refused() {
-        // The header of a key in OpenSSH's format, up to its public part, with the highest number of rounds.
-        let mut bytes = b"openssh-key-v1\0".to_vec();
-        let mut push = |field: &[u8]| {
-            bytes.extend_from_slice(&u32::try_from(field.len()).unwrap().to_be_bytes());
-            bytes.extend_from_slice(field);
-        };
-        push(b"aes256-ctr");
-        push(b"bcrypt");
-        push(&[&[0, 0, 0, 16][..], &[7; 16], &[0xff; 4]].concat());
-        bytes.extend_from_slice(&1_u32.to_be_bytes());
-        let public = [&[0, 0, 0, 11][..], b"ssh-ed25519", &[0, 0, 0, 32], &[9; 32]].concat();
-        for field in [public, vec![0; 64]] {
-            bytes.extend_from_slice(&u32::try_from(field.len()).unwrap().to_be_bytes());
-            bytes.extend_from_slice(&field);
-        }
-        let text = BASE64_STANDARD.encode(bytes);
-        let lines: Vec<_> = text.as_bytes().chunks(70).map(String::from_utf8_lossy).collect();
-        let key = format!(
-            "-----BEGIN OPENSSH PRIVATE KEY-----\n{}\n-----END OPENSSH PRIVATE KEY-----\n",
-            lines.join("\n")
-        );
-        let error = private_key(&key, Some("x")).unwrap_err();
-        assert!(error.to_string().contains("too many rounds"), "{error}");
-    }
-
-    #[test]
-    fn a_key_that_is_none_is_not_repeated() {
-        for passphrase in [None, Some("hunter2")] {
-            let error = private_key("-----BEGIN hunter2-----", passphrase).unwrap_err();
-            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
-        }
     }
 }

@@ -5,10 +5,12 @@
 
 use std::future::Future;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use golang::unicode::is_print;
 use objects::RedactedValue;
 use parking_lot::Mutex;
 use reqwest::{RequestBuilder, Response};
@@ -24,6 +26,12 @@ use crate::http::{Budgets, Busy};
 
 /// The most characters of a server's message that are quoted.
 const LONGEST_QUOTE: usize = 300;
+
+/// Bytes of the output beside the protocol that are kept: a secret that is cut off would not be recognized in them.
+const LONGEST_ASIDE: usize = 16 << 10;
+
+/// Where a server says which hashes its objects have: in the first line of its handshake.
+const HANDSHAKE_START_BYTES: usize = 4096;
 
 /// The longest time limit. The clock cannot represent every longer one.
 const MAX_REMOTE_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -51,7 +59,14 @@ struct Inner {
     stop: Arc<AtomicBool>,
     watch: AbortHandle,
     received: AtomicU64,
-    limit: u64,
+    /// What the operation may receive.
+    most: u64,
+    /// What it may have received at the end of what is received now.
+    limit: AtomicU64,
+    /// No byte of the last request over HTTP was sent.
+    is_unsent: AtomicBool,
+    /// The server said that its objects have hashes that gix was built without.
+    is_sha256: AtomicBool,
     secrets: Mutex<Vec<RedactedValue<String>>>,
     budgets: Arc<Budgets>,
     /// The permit for the host. An operation has one for all its connections, because a second permit could wait for
@@ -101,7 +116,10 @@ impl Wire {
             stop,
             watch: watch.abort_handle(),
             received: AtomicU64::new(0),
-            limit: remote.limits.received,
+            most: remote.limits.received,
+            limit: AtomicU64::new(remote.limits.received),
+            is_unsent: AtomicBool::new(false),
+            is_sha256: AtomicBool::new(false),
             secrets: Mutex::new(secrets),
             budgets: Arc::clone(context.known.budgets()),
             permit: Mutex::new(None),
@@ -154,6 +172,8 @@ impl Wire {
     /// # Errors
     /// The operation must end, or requests to the host are paused.
     pub(super) fn send(&self, request: RequestBuilder) -> io::Result<HttpAnswer> {
+        let is_unsent = &self.0.is_unsent;
+        is_unsent.store(true, Ordering::Relaxed);
         let (client, request) = request.build_split();
         let request = match request {
             Ok(request) => request,
@@ -168,11 +188,18 @@ impl Wire {
             }
         };
         *self.0.permit.lock() = Some(Arc::clone(&permit));
+        is_unsent.store(false, Ordering::Relaxed);
         let sent = self.wait(permit.send(RequestBuilder::from_parts(client, request)))?;
         match sent {
             Ok(answer) => Ok(HttpAnswer::Response(answer)),
-            Err(SendError::Transport(error)) => Ok(HttpAnswer::Failed(error)),
-            Err(SendError::Busy(busy)) => Err(self.fail(self.busy(busy))),
+            Err(SendError::Transport(error)) => {
+                is_unsent.store(error.is_connect(), Ordering::Relaxed);
+                Ok(HttpAnswer::Failed(error))
+            }
+            Err(SendError::Busy(busy)) => {
+                is_unsent.store(true, Ordering::Relaxed);
+                Err(self.fail(self.busy(busy)))
+            }
         }
     }
 
@@ -207,18 +234,50 @@ impl Wire {
 
     /// Counts received bytes, and remembers an `ERR` line near their start.
     pub(super) fn receive(&self, bytes: &[u8]) -> io::Result<()> {
-        let length = bytes.len() as u64;
-        let before = self.0.received.fetch_add(length, Ordering::Relaxed);
-        if before.saturating_add(length) > self.0.limit {
+        let is_handshake = self.received() < HANDSHAKE_START_BYTES as u64;
+        if !self.count(bytes.len()) {
             let remote = self.remote();
-            let limit = format!("{} bytes", self.0.limit);
+            let limit = format!("{} bytes", self.0.limit.load(Ordering::Relaxed));
             let what = "the received data".to_owned();
             return Err(self.fail(Error::TooLarge { remote, what, limit }));
         }
         if let Some(said) = refusal(bytes) {
             self.0.refusal.lock().get_or_insert(said);
         }
+        if is_handshake && is_of_sha256(bytes) {
+            self.0.is_sha256.store(true, Ordering::Relaxed);
+        }
         Ok(())
+    }
+
+    /// Counts bytes that came in, also those that are thrown away; `false` if they are more than are taken.
+    pub(super) fn count(&self, length: usize) -> bool {
+        let length = length as u64;
+        let before = self.0.received.fetch_add(length, Ordering::Relaxed);
+        before.saturating_add(length) <= self.0.limit.load(Ordering::Relaxed)
+    }
+
+    /// Takes no more than so many further bytes, until [`widen`](Self::widen).
+    pub(super) fn narrow(&self, bytes: u64) {
+        let limit = self.received().saturating_add(bytes).min(self.0.most);
+        self.0.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Takes again what the whole operation may receive.
+    pub(super) fn widen(&self) {
+        self.0.limit.store(self.0.most, Ordering::Relaxed);
+    }
+
+    /// Runs code of gix on what a server sent. Some of it ends in a panic that no server of Git causes.
+    pub(super) fn contain<T, E>(
+        &self,
+        work: impl FnOnce() -> Result<T, E>,
+        failed: impl FnOnce(Error) -> E,
+    ) -> Result<T, E> {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_panic| {
+            let cause = "it cannot be parsed".to_owned();
+            Err(failed(Error::Protocol { remote: self.remote(), cause }))
+        })
     }
 
     /// Remembers the first error of the operation. Returns an error that gix passes on to the caller.
@@ -238,6 +297,7 @@ impl Wire {
         *self.0.failure.lock() = None;
         *self.0.refusal.lock() = None;
         self.0.aside.lock().clear();
+        self.widen();
     }
 
     /// One more text that must not be repeated.
@@ -253,10 +313,9 @@ impl Wire {
                 text = text.replace(secret.as_str(), "****");
             }
         }
-        let words: Vec<&str> = text
-            .split(|c: char| c.is_whitespace() || c.is_control())
-            .filter(|w| !w.is_empty())
-            .collect();
+        // What cannot be seen separates: joined, the parts of a secret would be one.
+        let words: Vec<&str> =
+            text.split(|c: char| c == ' ' || !is_print(c)).filter(|w| !w.is_empty()).collect();
         let line = words.join(" ");
         match line.char_indices().nth(LONGEST_QUOTE) {
             Some((end, _)) => format!("{}…", &line[..end]),
@@ -267,8 +326,8 @@ impl Wire {
     /// Remembers output of the server outside of the protocol.
     pub(super) fn overhear(&self, bytes: &[u8]) {
         let mut aside = self.0.aside.lock();
-        if aside.len() < 4 * LONGEST_QUOTE {
-            let room = 4 * LONGEST_QUOTE - aside.len();
+        if aside.len() < LONGEST_ASIDE {
+            let room = LONGEST_ASIDE - aside.len();
             aside.push_str(&String::from_utf8_lossy(&bytes[..bytes.len().min(room)]));
         }
     }
@@ -280,10 +339,11 @@ impl Wire {
 
     /// The result of a push whose answer could not be read.
     ///
-    /// Only a few errors prove that the server did nothing. Any other error may have occurred after the server accepted
-    /// the push.
+    /// Only a few errors prove that the server did nothing: those that say so, and those before the request was sent. Any
+    /// other error may have occurred after the server accepted the push.
     pub(super) fn unanswered(&self, error: io::Error) -> PushError {
         match self.failure() {
+            Some(unsent) if self.0.is_unsent.load(Ordering::Relaxed) => PushError::Failed(unsent),
             Some(
                 refused @ (Error::AuthenticationFailed { .. }
                 | Error::ProxyRefused { .. }
@@ -308,6 +368,9 @@ impl Wire {
         let remote = self.remote();
         if let Some(said) = self.0.refusal.lock().take() {
             return Error::Refused { remote, message: self.quote(&said) };
+        }
+        if self.0.is_sha256.load(Ordering::Relaxed) {
+            return Error::UnsupportedHash { remote, format: "sha256".to_owned() };
         }
         if error.is_resource_exhausted() {
             return Error::TooLarge {
@@ -340,6 +403,13 @@ fn refusal(bytes: &[u8]) -> Option<String> {
             (tag == b"ERR ").then(|| bytes.get(at + 8..end)).flatten()
         })
         .map(|said| String::from_utf8_lossy(said).into_owned())
+}
+
+/// Whether a handshake says that objects are named by SHA-256.
+fn is_of_sha256(bytes: &[u8]) -> bool {
+    const FORMAT_CAPABILITY: &[u8] = b"object-format=sha256";
+    let start = bytes.get(..HANDSHAKE_START_BYTES).unwrap_or(bytes);
+    start.windows(FORMAT_CAPABILITY.len()).any(|window| window == FORMAT_CAPABILITY)
 }
 
 #[cfg(test)]

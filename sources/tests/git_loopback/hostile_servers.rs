@@ -102,6 +102,27 @@ fn a_tree_that_repeats_itself_without_end_is_given_up() {
 }
 
 #[test]
+fn a_tree_whose_folders_lie_in_each_other_is_counted_as_it_is_read() {
+    let repository = BareRepository::empty();
+    let blob = repository.object("blob", b"x");
+    // What is read last is refused; the limit is reached before.
+    let mut id = tree(&repository, &[("100644", b"..", &blob)]);
+    let names: Vec<String> = (100..200).map(|number: u32| number.to_string()).collect();
+    for _ in 0..20 {
+        // The folder comes first, so the files beside it wait until all folders in it were read.
+        let mut entries = vec![("40000", &b"000"[..], id.as_str())];
+        entries.extend(names.iter().map(|name| ("100644", name.as_bytes(), blob.as_str())));
+        id = tree(&repository, &entries);
+    }
+    repository.commit_tree(&id, "deep", None, "main");
+    let server = Server::start(repository.root.path(), Manners::default());
+    let mut case = case(&server);
+    case.remote.limits.entries = 500;
+    let error = case.fetch(&main_branch()).unwrap().entries().unwrap_err();
+    assert!(matches!(error, Error::TooLarge { .. }), "{error:?}");
+}
+
+#[test]
 fn names_that_are_not_text_and_submodules_are_set_apart() {
     let repository = BareRepository::empty();
     let blob = repository.object("blob", b"x");
@@ -122,6 +143,36 @@ fn names_that_are_not_text_and_submodules_are_set_apart() {
         [r#"Submodule module """#, r#"File { is_executable: false } ok "x""#]
     );
     assert_eq!(fetched.entries().unwrap().unreadable, ["latin-\u{fffd}"]);
+}
+
+/// A server whose handshake is a reference, with its capabilities.
+fn advertising(line: &str) -> Server {
+    let line = format!("{:04x}{line}", line.len() + 4);
+    let body = format!("001e# service=git-upload-pack\n0000{line}0000");
+    let kind = "application/x-git-upload-pack-advertisement";
+    let length = body.len();
+    let head =
+        format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n");
+    let answer = Some(format!("{head}{body}").into_bytes());
+    Server::start(Path::new("/nowhere"), Manners { answer, ..Manners::default() })
+}
+
+#[test]
+fn a_symbolic_reference_that_is_not_listed_ends_in_an_error_and_not_in_a_panic() {
+    let id = "1".repeat(40);
+    let server = advertising(&format!("{id} refs/heads/main\0symref=HEAD:refs/heads/main\n"));
+    let error = case(&server).refused(&main_branch());
+    assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
+}
+
+#[test]
+fn a_repository_with_sha256_is_named_as_such() {
+    for name in ["refs/heads/main", "capabilities^{}"] {
+        let id = if name.starts_with("refs/") { "1" } else { "0" }.repeat(64);
+        let server = advertising(&format!("{id} {name}\0object-format=sha256 agent=git/2\n"));
+        let error = case(&server).refused(&main_branch());
+        assert!(matches!(error, Error::UnsupportedHash { .. }), "{error:?}");
+    }
 }
 
 /// Numbers that look random and are the same every time (xorshift).

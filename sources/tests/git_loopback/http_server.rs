@@ -31,6 +31,8 @@ pub(crate) struct Manners {
     pub(crate) once: Option<Vec<u8>>,
     /// One answer for each request in turn, independent of the request.
     pub(crate) script: Vec<Vec<u8>>,
+    /// Bytes that are sent instead of the answer to a push.
+    pub(crate) push_answer: Option<Vec<u8>>,
     /// Requests with a body are done, and the connection is closed without an answer.
     pub(crate) loses_answers: bool,
     /// Git's protocol 2 is not understood.
@@ -199,8 +201,10 @@ fn answer(request: &LoopbackRequest, root: &Path, manners: &Manners, number: usi
     let is_let_in = manners.authorization.is_none()
         || manners.authorization.as_deref() == request.header("authorization");
     let prefix = manners.redirect_prefix.as_deref();
+    let is_push = request.method == "POST" && request.target.ends_with("/git-receive-pack");
+    let pushed = manners.push_answer.as_ref().filter(|_| is_push);
     let fixed = manners.once.as_ref().or(manners.stall_after.as_ref()).or(manners.answer.as_ref());
-    if let Some(bytes) = fixed.or(manners.script.get(number)) {
+    if let Some(bytes) = fixed.or(pushed).or(manners.script.get(number)) {
         bytes.clone()
     } else if !is_let_in {
         b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"git\"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec()

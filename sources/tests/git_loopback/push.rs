@@ -1,6 +1,8 @@
 //! Pushing commits over HTTP and SSH, and what servers say no to.
 
 use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 
 use jiff::Timestamp;
@@ -299,6 +301,91 @@ fn a_lost_answer_is_an_error_of_its_own_and_the_push_is_not_repeated() {
     let fetched = case.fetch(&main_branch()).unwrap();
     let mut workspace = Workspace::on(&fetched, &case.remote).unwrap();
     assert_eq!(workspace.commit(&change("x", "y"), &details, None).unwrap(), None);
+}
+
+#[test]
+fn a_push_that_could_not_be_sent_was_not_accepted() {
+    let repository = BareRepository::with_history();
+    let server = serve(&repository, Manners::default());
+    let case = Case::new(&server.url(), &[]);
+    let fetched = case.fetch(&main_branch()).unwrap();
+    let mut workspace = Workspace::on(&fetched, &case.remote).unwrap();
+    let details = details("update", Timestamp::from_second(1_700_000_100).unwrap());
+    workspace.commit(&change("x", "y"), &details, None).unwrap().unwrap();
+    workspace.push(&to(&["refs/heads/copy"]), &case.remote, &case.context).unwrap();
+    let seen = server.seen();
+    let handshake = seen.iter().find(|seen| seen.target.ends_with("service=git-receive-pack"));
+    let answer = handshake.unwrap().answer.clone();
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/app.git", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut stream, _client) = listener.accept().unwrap();
+        // There is no second connection, over which the push would go.
+        drop(listener);
+        let _length = stream.read(&mut [0; 4096]).unwrap();
+        stream.write_all(&answer).unwrap();
+    });
+    let gone = Case::new(&url, &[]);
+    let request = to(&["refs/heads/main"]);
+    let error = workspace.push(&request, &gone.remote, &gone.context).unwrap_err();
+    assert!(matches!(error, PushError::Failed(Error::Unreachable { .. })), "{error:?}");
+}
+
+/// What comes of a push that the server answers with the given head and body.
+fn answered(head: &str, body: &[u8]) -> PushError {
+    let repository = BareRepository::with_history();
+    let length = body.len();
+    let head = format!("HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    let push_answer = Some([head.as_bytes(), body].concat());
+    let server = serve(&repository, Manners { push_answer, ..Manners::default() });
+    let case = Case::new(&server.url(), &[]);
+    push_change(&case, "x", "y", &to(&["refs/heads/main"])).unwrap_err()
+}
+
+/// The head of a report on a push.
+const REPORT_HEAD: &str = "200 OK\r\nContent-Type: application/x-git-receive-pack-result";
+
+#[test]
+fn an_answer_that_is_no_report_means_that_nothing_was_pushed() {
+    for (head, said) in [
+        ("202 Accepted", "HTTP status 202 Accepted"),
+        ("204 No Content", "HTTP status 204 No Content"),
+        ("200 OK\r\nContent-Type: text/html", "`text/html`"),
+        ("200 OK", "instead of a report on the push"),
+    ] {
+        let error = answered(head, b"");
+        assert!(
+            matches!(&error, PushError::Failed(Error::Refused { message, .. }) if message.contains(said)),
+            "{error:?}"
+        );
+    }
+}
+
+#[test]
+fn a_report_that_is_incomplete_or_never_ends_leaves_open_what_was_pushed() {
+    let error = answered(REPORT_HEAD, b"0000");
+    assert!(matches!(error, PushError::Unanswered(Error::Protocol { .. })), "{error:?}");
+    // Remarks beside the report count, too.
+    let mut remark = b"fff0\x02".to_vec();
+    remark.resize(0xfff0, b'.');
+    let error = answered(REPORT_HEAD, &remark.repeat(300));
+    assert!(matches!(error, PushError::Unanswered(Error::TooLarge { .. })), "{error:?}");
+}
+
+#[test]
+fn what_no_request_can_say_is_refused_before_one_is_sent() {
+    let repository = BareRepository::with_history();
+    let server = serve(&repository, Manners::default());
+    let case = Case::new(&server.url(), &[]);
+    let refused = |request: &PushRequest| push_change(&case, "x", "y", request).unwrap_err();
+    let error = refused(&to(&["refs/heads/-x"])).to_string();
+    assert!(error.contains("must not start with `-`"), "{error}");
+    for option in ["a\nb", "a\rb", ""] {
+        let options = vec![option.to_owned()];
+        let error = refused(&PushRequest { options, ..to(&["refs/heads/main"]) }).to_string();
+        assert!(error.contains("a push option is empty or has a control character"), "{error}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! A key with a self-signature that does not verify does not count, nor does what belongs to it; others of the ring do.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pgp::errors::Error;
 use pgp::packet::{
@@ -71,6 +72,12 @@ impl Entity {
 /// # Errors
 /// No key can be used, or the ring ends in something that is not a key; in the words of go-crypto where it has any.
 pub(crate) fn read(content: &[u8], effort: &mut Effort) -> Result<Vec<Entity>, String> {
+    // rPGP computes with the numbers of private keys as it reads them, and panics if they do not belong together.
+    let reading = AssertUnwindSafe(|| read_entities(content, effort));
+    catch_unwind(reading).unwrap_or_else(|_panic| Err(BAD_PACKET.to_owned()))
+}
+
+fn read_entities(content: &[u8], effort: &mut Effort) -> Result<Vec<Entity>, String> {
     let mut entities = Vec::new();
     let mut problem = None;
     let mut packets = Packets::new(content);

@@ -1,5 +1,7 @@
 //! What is signed is verified by what verifies the commits of sources.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ssh_key::PrivateKey;
 
 use super::*;
@@ -176,4 +178,48 @@ fn an_ssh_key_signs_what_verifies_with_its_public_key_only() {
     verified(&signature, "a.sshpub", SSH_PUBLIC).unwrap();
     let other = sign_with_ssh_key(&key, b"tree x\n").unwrap();
     assert!(verified(&other, "a.sshpub", SSH_PUBLIC).is_err());
+}
+
+fn armored(content: &[u8]) -> String {
+    let text = STANDARD.encode(content);
+    let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+    let lines = lines.join("\n");
+    format!(
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n{lines}\n-----END PGP PRIVATE KEY BLOCK-----\n"
+    )
+}
+
+#[test]
+fn a_few_subkeys_are_unlocked_and_no_more() {
+    let content = crate::pgp::armor::first(WITH_SUBKEY.as_bytes()).unwrap().content;
+    let mut packets = Vec::new();
+    let mut rest = content.as_slice();
+    // In this key each packet begins with a byte of its type and a byte of its length.
+    while let [_, length, ..] = rest {
+        let (packet, after) = rest.split_at(2 + usize::from(*length));
+        packets.push(packet.to_vec());
+        rest = after;
+    }
+    let [primary, name, certification, subkey, binding] = packets.as_slice() else {
+        panic!("{} packets", packets.len());
+    };
+    let mut broken = subkey.clone();
+    *broken.last_mut().unwrap() ^= 1;
+    let sign = |count: usize| {
+        let broken = [broken.as_slice(), binding].concat().repeat(count);
+        let key = [primary.as_slice(), name, certification, &broken, subkey, binding].concat();
+        let key = OpenPgpSigningKey::read(armored(&key).as_bytes(), Some("hunter2")).unwrap();
+        key.sign(PAYLOAD.as_bytes(), NOW)
+    };
+    assert!(sign(3).is_ok());
+    assert!(sign(4).is_err());
+}
+
+#[test]
+fn a_private_key_whose_numbers_do_not_belong_together_is_refused() {
+    // RSA with the prime 7 taken twice: 49 and 5; then 5, 7, 7, 1 and their checksum.
+    let public: [u8; 12] = [4, 0, 0, 0, 1, 1, 0, 6, 49, 0, 3, 5];
+    let private: [u8; 15] = [0, 0, 3, 5, 0, 3, 7, 0, 3, 7, 0, 1, 1, 0, 30];
+    let packet = [&[0xc5, 27][..], &public, &private].concat();
+    OpenPgpSigningKey::read(armored(&packet).as_bytes(), None).unwrap_err();
 }

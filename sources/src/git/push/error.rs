@@ -3,6 +3,7 @@
 use signatures::sign::SigningError;
 
 use crate::git::Error;
+use crate::git::error::shown;
 
 /// Why a commit was not made or pushed. The variant tells what is to be done.
 #[derive(Debug, thiserror::Error)]
@@ -76,17 +77,39 @@ impl std::fmt::Display for Rejection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let named = |it: &RejectedReference| match self.cause {
             // Parity(flux): the text of go-git.
-            RejectionCause::Outdated => format!("non-fast-forward update: {}", it.name),
-            RejectionCause::Declined => format!("command error on {}: {}", it.name, it.reason),
+            RejectionCause::Outdated => format!("non-fast-forward update: {}", shown(&it.name)),
+            RejectionCause::Declined => {
+                format!("command error on {}: {}", shown(&it.name), it.reason)
+            }
         };
         let references: Vec<String> = self.references.iter().map(named).collect();
         f.write_str(&references.join(", "))?;
         if !self.updated.is_empty() {
-            write!(f, " (updated: {})", self.updated.join(", "))?;
+            let updated: Vec<String> = self.updated.iter().map(|name| shown(name)).collect();
+            write!(f, " (updated: {})", updated.join(", "))?;
         }
         if !self.message.is_empty() {
             write!(f, "; {} says: {}", self.remote, self.message)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rejection_names_references_without_what_cannot_be_seen() {
+        let reason = "no".to_owned();
+        let rejection = Rejection {
+            remote: "https://h/app".to_owned(),
+            cause: RejectionCause::Declined,
+            references: vec![RejectedReference { name: "refs/heads/\u{202e}x".to_owned(), reason }],
+            updated: vec!["refs/heads/\u{2066}y".to_owned()],
+            message: String::new(),
+        };
+        let text = "command error on refs/heads/x: no (updated: refs/heads/y)";
+        assert_eq!(rejection.to_string(), text);
     }
 }

@@ -15,15 +15,27 @@ use gix::hash::ObjectId;
 use gix::objs::tree::{Entry, EntryKind, EntryMode};
 use gix::objs::{FindExt as _, Kind, Tree, TreeRefIter, WriteTo};
 use gix::odb::pack::data::{Version, entry::Header, header};
+use gix::validate::path;
 
 use super::PushError;
 use crate::git::Error;
+use crate::git::error::shown;
 use crate::git::snapshot::{LONGEST_PATH, is_safe};
 
 const HASH: gix::hash::Kind = gix::hash::Kind::Sha1;
 
-/// Bytes of all files that one workspace writes: they are held in memory until they are pushed.
+/// Bytes of all files and folders that one workspace writes: they are held in memory until they are pushed.
 const LARGEST_CHANGES: u64 = 64 << 20;
+/// What an object takes beside its bytes.
+const OBJECT_OVERHEAD: u64 = 128;
+
+/// Bytes of all names in the folders that one commit changes.
+const LARGEST_FOLDER_LIST: usize = 64 << 20;
+/// What a name takes beside its bytes.
+const NAME_OVERHEAD: usize = 96;
+
+/// Folders that lead to a file.
+const DEEPEST_PATH: usize = 128;
 
 /// What becomes of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,9 +68,40 @@ pub enum FileMode {
 /// The entries of a folder by name.
 type Folder = BTreeMap<BString, Entry>;
 
+/// How much more may be read of the folders that a commit changes.
+struct FolderRoom {
+    entries: usize,
+    bytes: usize,
+}
+
+impl FolderRoom {
+    fn new(entries: usize) -> Self {
+        Self { entries, bytes: LARGEST_FOLDER_LIST }
+    }
+
+    /// Whether there is room for one more name of so many bytes, which is taken then.
+    fn take(&mut self, name: usize) -> bool {
+        let entries = self.entries.checked_sub(1);
+        let bytes = self.bytes.checked_sub(name.saturating_add(NAME_OVERHEAD));
+        let left = entries.zip(bytes).map(|(entries, bytes)| Self { entries, bytes });
+        let has_room = left.is_some();
+        if let Some(left) = left {
+            *self = left;
+        }
+        has_room
+    }
+}
+
 struct NewObject {
     kind: Kind,
     data: Vec<u8>,
+}
+
+impl NewObject {
+    /// What an object with so many bytes takes.
+    fn size(length: usize) -> u64 {
+        OBJECT_OVERHEAD.saturating_add(length as u64)
+    }
 }
 
 /// Objects that the remote does not have, and those below them that it gave.
@@ -69,8 +112,9 @@ pub(super) struct NewObjects<'b> {
     loose: Vec<ObjectId>,
     /// The remote without credentials, for errors.
     remote: String,
-    /// Entries that a folder may have.
+    /// Entries that the folders of one commit may have together.
     most_entries: usize,
+    /// What the new objects take.
     written: u64,
 }
 
@@ -93,6 +137,7 @@ impl<'b> NewObjects<'b> {
     ) -> Result<ObjectId, PushError> {
         let id = gix::objs::compute_hash(HASH, kind, &data).map_err(|error| self.broken(&error))?;
         if known != Some(id) && !self.new.contains_key(&id) {
+            self.written = self.with_object(data.len())?;
             self.loose.push(id);
             self.new.insert(id, NewObject { kind, data });
         }
@@ -102,8 +147,20 @@ impl<'b> NewObjects<'b> {
     /// Forgets what was added since the last commit.
     pub(super) fn discard(&mut self) {
         for id in self.loose.drain(..) {
-            self.new.remove(&id);
+            if let Some(object) = self.new.remove(&id) {
+                self.written = self.written.saturating_sub(NewObject::size(object.data.len()));
+            }
         }
+    }
+
+    /// What the new objects take with one more.
+    fn with_object(&self, length: usize) -> Result<u64, PushError> {
+        let written = self.written.saturating_add(NewObject::size(length));
+        if written > LARGEST_CHANGES {
+            let what = "the size of all changed files and folders together";
+            return Err(self.too_large(what, &format!("{LARGEST_CHANGES} bytes")));
+        }
+        Ok(written)
     }
 
     /// Adds a commit, and keeps what was added for it.
@@ -128,11 +185,16 @@ impl<'b> NewObjects<'b> {
         root: Option<ObjectId>,
         changes: &BTreeMap<String, FileChange>,
     ) -> Result<Option<ObjectId>, PushError> {
+        if changes.len() > self.most_entries {
+            let limit = self.most_entries.to_string();
+            return Err(self.too_large("the number of changed files", &limit));
+        }
         let before = root.unwrap_or_else(|| ObjectId::empty_tree(HASH));
-        let mut folders = BTreeMap::from([(String::new(), self.folder(before)?)]);
+        let mut room = FolderRoom::new(self.most_entries);
+        let mut folders = BTreeMap::from([(String::new(), self.folder(before, &mut room)?)]);
         for (path, change) in changes {
-            check_path(path)?;
-            self.open_folders(&mut folders, path)?;
+            check_path(path, change)?;
+            self.open_folders(&mut folders, path, &mut room)?;
             let (parent, name) = split(path);
             let folder = folders.entry(parent.to_owned()).or_default();
             self.change(folder, path, name, change)?;
@@ -162,17 +224,21 @@ impl<'b> NewObjects<'b> {
         &self,
         folders: &mut BTreeMap<String, Folder>,
         path: &str,
+        room: &mut FolderRoom,
     ) -> Result<(), PushError> {
         for (end, _) in path.match_indices('/') {
             let (outer, _) = path.split_at(end);
             if folders.contains_key(outer) {
                 continue;
             }
+            if !room.take(outer.len()) {
+                return Err(self.too_many_entries());
+            }
             let (parent, name) = split(outer);
             let known = folders.get(parent).and_then(|folder| folder.get(name.as_bytes()));
             let folder = match known {
                 None => Folder::new(),
-                Some(entry) if entry.mode.is_tree() => self.folder(entry.oid)?,
+                Some(entry) if entry.mode.is_tree() => self.folder(entry.oid, room)?,
                 Some(entry) => {
                     let what = noun(entry.mode.kind());
                     return Err(unwritable(path, &format!("`{outer}` is {what}, not a folder")));
@@ -211,18 +277,14 @@ impl<'b> NewObjects<'b> {
             (FileMode::AsBefore | FileMode::Regular, _) => EntryKind::Blob.into(),
             (FileMode::Executable, _) => EntryKind::BlobExecutable.into(),
         };
-        self.written = self.written.saturating_add(bytes.len() as u64);
-        if self.written > LARGEST_CHANGES {
-            let what = "the size of all changed files together";
-            return Err(self.too_large(what, &format!("{LARGEST_CHANGES} bytes")));
-        }
+        self.with_object(bytes.len())?;
         let known = known.map(|entry| entry.oid);
         let oid = self.add(Kind::Blob, bytes.clone(), known)?;
         folder.insert(name.into(), Entry { mode, filename: name.into(), oid });
         Ok(())
     }
 
-    fn folder(&self, id: ObjectId) -> Result<Folder, PushError> {
+    fn folder(&self, id: ObjectId, room: &mut FolderRoom) -> Result<Folder, PushError> {
         let mut folder = Folder::new();
         // Servers need not store it.
         if id == ObjectId::empty_tree(HASH) {
@@ -238,15 +300,14 @@ impl<'b> NewObjects<'b> {
         };
         for entry in entries {
             let entry = entry.map_err(|error| self.broken(&error))?;
-            if folder.len() >= self.most_entries {
-                let limit = self.most_entries.to_string();
-                return Err(self.too_large("the number of entries of a folder", &limit));
+            if !room.take(entry.filename.len()) {
+                return Err(self.too_many_entries());
             }
             let name: BString = entry.filename.to_owned();
             match folder.entry(name) {
                 Slot::Vacant(slot) => drop(slot.insert(entry.into())),
                 Slot::Occupied(slot) => {
-                    let path = slot.key().to_string();
+                    let path = shown(&slot.key().to_string());
                     return Err(Error::BadTree { remote: self.remote.clone(), path }.into());
                 }
             }
@@ -296,6 +357,11 @@ impl<'b> NewObjects<'b> {
         Ok(pack)
     }
 
+    fn too_many_entries(&self) -> PushError {
+        let limit = format!("{} entries or {LARGEST_FOLDER_LIST} bytes", self.most_entries);
+        self.too_large("the list of entries of all changed folders", &limit)
+    }
+
     fn too_large(&self, what: &str, limit: &str) -> PushError {
         let remote = self.remote.clone();
         Error::TooLarge { remote, what: what.to_owned(), limit: limit.to_owned() }.into()
@@ -322,18 +388,37 @@ fn noun(kind: EntryKind) -> &'static str {
 }
 
 fn unwritable(path: &str, reason: &str) -> PushError {
-    let path = path.chars().filter(|c| !c.is_control()).take(200).collect();
-    PushError::Unwritable { path, reason: reason.to_owned() }
+    PushError::Unwritable { path: shown(path), reason: reason.to_owned() }
 }
 
-fn check_path(path: &str) -> Result<(), PushError> {
+fn check_path(path: &str, change: &FileChange) -> Result<(), PushError> {
     if path.len() > LONGEST_PATH {
         return Err(unwritable(path, &format!("its path is longer than {LONGEST_PATH} bytes")));
     }
-    match path.split('/').all(|part| is_safe(part.as_bytes())) {
-        true => Ok(()),
-        false => Err(unwritable(path, "its path has a part that is empty, `.`, `..` or `.git`")),
+    if path.matches('/').count() > DEEPEST_PATH {
+        return Err(unwritable(path, &format!("it is in more than {DEEPEST_PATH} folders")));
     }
+    if !path.split('/').all(|part| is_safe(part.as_bytes())) {
+        let reason = "its path has a part that is empty, `.`, `..` or `.git`";
+        return Err(unwritable(path, reason));
+    }
+    let is_link = matches!(change, FileChange::Write { mode: FileMode::Symlink, .. });
+    let mode = is_link.then_some(path::component::Mode::Symlink);
+    match path.split(['/', '\\']).any(|part| is_reserved(part, mode)) {
+        true => Err(unwritable(path, "its path has a part that file systems take for Git's own")),
+        false => Ok(()),
+    }
+}
+
+/// Whether a file system of Windows or macOS takes a name for `.git`, or for a link at `.gitmodules`. Git on these systems
+/// does not check out a commit that has one.
+fn is_reserved(name: &str, mode: Option<path::component::Mode>) -> bool {
+    use path::component::{Error as Problem, Options};
+    let options = Options { protect_windows: false, protect_hfs: true, protect_ntfs: true };
+    matches!(
+        path::component(name.into(), mode, options),
+        Err(Problem::DotGitDir | Problem::SymlinkedGitModules)
+    )
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! Source: `gitprotocol-pack` of Git, "Pushing Data To a Server".
 //! Elsewhere: the connection (`conversation`), which commands are given and what the report means (`workspace`).
 
+use std::collections::BTreeSet;
+
 use gix::hash::ObjectId;
 
 use super::error::RejectedReference;
@@ -101,7 +103,10 @@ pub(super) struct Report {
     pub(super) rejected: Vec<RejectedReference>,
 }
 
-/// Reads a report on commands. `None` if it does not say what became of the pack and of each of them.
+/// Reads a report on commands. `None` if it does not say what became of the pack and of each of them once, or says it of
+/// others, or contradicts itself: what else it says is not believed then either.
+///
+/// If the pack could not be stored, none was updated, whether it says so of each of them or not.
 ///
 /// In bands, its lines have their lengths; without, the reader took them off.
 pub(super) fn report(bytes: &[u8], is_banded: bool, commands: &[Command]) -> Option<Report> {
@@ -114,27 +119,30 @@ pub(super) fn report(bytes: &[u8], is_banded: bool, commands: &[Command]) -> Opt
     let unpacked = unpacked.strip_prefix("unpack ")?;
     let unpack_error = Some(unpacked.to_owned()).filter(|said| said != "ok");
     let mut report = Report { unpack_error, ..Report::default() };
+    let mut reported = BTreeSet::new();
     for line in lines {
         let (kind, rest) = line.split_once(' ')?;
+        // More on the reference before it, which was not asked for.
+        if kind == "option" {
+            continue;
+        }
         let (name, reason) = rest.split_once(' ').unwrap_or((rest, ""));
+        let name = name.to_owned();
         let is_asked = commands.iter().any(|command| command.name == name);
+        if !is_asked || !reported.insert(name.clone()) {
+            return None;
+        }
         match kind {
-            "ok" | "ng" if !is_asked => {}
-            "ok" => report.updated.push(name.to_owned()),
-            "ng" => {
-                let reason = reason.to_owned();
-                report.rejected.push(RejectedReference { name: name.to_owned(), reason });
-            }
-            // More on the reference before it, which was not asked for.
-            "option" => {}
+            "ok" if reason.is_empty() => report.updated.push(name),
+            "ng" => report.rejected.push(RejectedReference { name, reason: reason.to_owned() }),
             _ => return None,
         }
     }
-    let is_reported = |command: &Command| {
-        let mut rejected = report.rejected.iter().map(|rejected| &rejected.name);
-        report.updated.contains(&command.name) || rejected.any(|name| *name == command.name)
+    let is_believed = match report.unpack_error {
+        Some(_) => report.updated.is_empty(),
+        None => reported.len() == commands.len(),
     };
-    commands.iter().all(is_reported).then_some(report)
+    is_believed.then_some(report)
 }
 
 /// The lines up to a flush packet; `None` if they are cut off or broken.
@@ -221,5 +229,26 @@ mod tests {
         assert_eq!(read(b"0014ok refs/heads/a\n0000"), None);
         let bare = b"unpack ok\nok refs/heads/a\nok refs/heads/b\n";
         assert_eq!(report(bare, false, &commands).unwrap().updated.len(), 2);
+    }
+
+    #[test]
+    fn a_report_that_contradicts_itself_or_the_commands_is_not_believed() {
+        let commands = [command("refs/heads/a")];
+        let read = |text: &str| report(text.as_bytes(), false, &commands);
+        for lie in [
+            "unpack ok\n",
+            "unpack ok\nok refs/heads/b\n",
+            "unpack ok\nok refs/heads/a\nok refs/heads/b\n",
+            "unpack ok\nok refs/heads/a\nok refs/heads/a\n",
+            "unpack ok\nok refs/heads/a\nng refs/heads/a no\n",
+            "unpack ok\nok refs/heads/a but not now\n",
+            "unpack disk full\nok refs/heads/a\n",
+            "unpack ok\nmaybe refs/heads/a\n",
+        ] {
+            assert_eq!(read(lie), None, "{lie}");
+        }
+        let failed = read("unpack disk full\n").unwrap();
+        assert_eq!(failed.unpack_error.as_deref(), Some("disk full"));
+        assert_eq!(failed.updated, Vec::<String>::new());
     }
 }

@@ -1,6 +1,8 @@
 //! Refspecs: which reference of the remote a commit goes to beside its branch.
 
 use super::PushError;
+use crate::git::error::shown;
+use crate::git::reference::full_name;
 
 /// The full name of the reference that a refspec such as `HEAD:refs/for/main` sends a branch to.
 ///
@@ -10,12 +12,10 @@ use super::PushError;
 /// Differs(flux): `HEAD` is understood, where there the push fails after the branch was pushed.
 ///
 /// # Errors
-/// [`PushError::InvalidRefspec`], saying what is wrong.
+/// [`PushError::InvalidRefspec`], saying what is wrong; [`Error::InvalidReference`](crate::git::Error::InvalidReference) for a
+/// destination that Git does not take for a name.
 pub fn refspec_destination(refspec: &str, branch: &str) -> Result<String, PushError> {
-    let invalid = |reason: String| PushError::InvalidRefspec {
-        refspec: refspec.chars().filter(|c| !c.is_control()).take(200).collect(),
-        reason,
-    };
+    let invalid = |reason: String| PushError::InvalidRefspec { refspec: shown(refspec), reason };
     if refspec.starts_with('+') {
         return Err(invalid("a refspec that begins with `+` is not allowed".to_owned()));
     }
@@ -36,14 +36,14 @@ pub fn refspec_destination(refspec: &str, branch: &str) -> Result<String, PushEr
         (None, None) => None,
         _ => return Err(invalid("either both sides have a `*` or none has".to_owned())),
     };
-    let destination = destination
-        .ok_or_else(|| invalid(format!("its source matches neither `HEAD` nor `{own}`")))?;
+    let unmatched = || invalid(format!("its source matches neither `HEAD` nor `{}`", shown(&own)));
+    let destination = destination.ok_or_else(unmatched)?;
     if !destination.starts_with("refs/") || destination.contains('*') {
         return Err(invalid(
             "its destination must be a full name, as in `refs/heads/x`".to_owned(),
         ));
     }
-    Ok(destination)
+    Ok(full_name("destination", "", &destination)?)
 }
 
 #[cfg(test)]
@@ -75,6 +75,10 @@ mod tests {
             ("HEAD:main", "its destination must be a full name, as in `refs/heads/x`"),
         ] {
             assert_eq!(destination(refspec), format!("invalid refspec `{refspec}`: {reason}"));
+        }
+        for refspec in ["HEAD:refs/heads/../x", "HEAD:refs/heads/a\nb", "HEAD:refs/heads/x.lock"] {
+            let error = destination(refspec);
+            assert!(error.contains("is not a valid destination"), "{error}");
         }
     }
 }

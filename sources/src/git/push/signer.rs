@@ -7,7 +7,7 @@ use russh::keys::PrivateKey;
 use signatures::sign::{OpenPgpSigningKey, SigningError, sign_with_ssh_key};
 
 use crate::git::Error;
-use crate::git::ssh::private_key;
+use crate::git::private_key::parse_private_key;
 
 /// A private key that signs commits.
 pub enum CommitSigner {
@@ -55,7 +55,7 @@ impl CommitSigner {
                 "signing requires `identity`, the private key, in the Secret".to_owned(),
             )
         })?;
-        let key = private_key(&identity, text(data, "password")?.as_deref())?;
+        let key = parse_private_key(&identity, text(data, "password")?.as_deref())?;
         Ok(Self::Ssh(Box::new(key)))
     }
 

@@ -15,6 +15,7 @@ use super::receive_pack::{
 };
 use super::signer::CommitSigner;
 use crate::git::conversation::{Conversation, History, agent};
+use crate::git::error::shown;
 use crate::git::reference::full_name;
 use crate::git::wire::Wire;
 use crate::git::{Context, Error, GitSnapshot, Remote, leads_to, scratch_repository};
@@ -223,7 +224,7 @@ impl<'s> Workspace<'s> {
         let answer = conversation.send_pack(&sent, agreement.is_banded)?;
         drop(conversation);
         let Some(report) = receive_pack::report(&answer, agreement.is_banded, &commands) else {
-            let cause = "the report on the push is incomplete".to_owned();
+            let cause = "the report on the push is incomplete or contradicts itself".to_owned();
             return Err(PushError::Unanswered(Error::Protocol { remote: wire.remote(), cause }));
         };
         if report.rejected.is_empty() && report.unpack_error.is_none() {
@@ -309,12 +310,16 @@ fn check(request: &PushRequest, wire: &Wire) -> Result<(), Error> {
     for update in &request.references {
         let invalid = |reason: &str| Error::InvalidReference {
             kind: "full reference",
-            name: update.name.chars().filter(|c| !c.is_control()).take(200).collect(),
+            name: shown(&update.name),
             reason: reason.to_owned(),
         };
         let name = full_name("full reference", "", &update.name)?;
         if !name.starts_with("refs/") {
             return Err(invalid("it must start with refs/, as in `refs/heads/main`"));
+        }
+        // Git's programs take such a branch for an option.
+        if ["refs/heads/-", "refs/tags/-"].iter().any(|start| name.starts_with(start)) {
+            return Err(invalid("a branch or tag must not start with `-`"));
         }
         if name.len() > LONGEST_TEXT {
             return Err(too_large("the name of a reference", LONGEST_TEXT));
@@ -330,8 +335,8 @@ fn check(request: &PushRequest, wire: &Wire) -> Result<(), Error> {
         if option.len() > LONGEST_TEXT {
             return Err(too_large("a push option", LONGEST_TEXT));
         }
-        if option.is_empty() || option.contains(['\n', '\0']) {
-            let message = "a push option is empty or has a line break in it".to_owned();
+        if option.is_empty() || option.contains(char::is_control) {
+            let message = "a push option is empty or has a control character in it".to_owned();
             return Err(Error::Refused { remote: wire.remote(), message });
         }
     }
@@ -394,13 +399,12 @@ fn rejection(
     let Report { unpack_error, updated, mut rejected } = report;
     let message = wire.overheard();
     for reference in &mut rejected {
-        let reason = unpack_error.as_ref().unwrap_or(&reference.reason);
-        reference.reason = wire.quote(reason);
+        reference.reason = wire.quote(&reference.reason);
     }
-    if let (Some(reason), true) = (&unpack_error, rejected.is_empty()) {
+    if let Some(reason) = unpack_error {
         let failed = |command: &Command| RejectedReference {
             name: command.name.clone(),
-            reason: wire.quote(reason),
+            reason: wire.quote(&reason),
         };
         rejected = commands.iter().map(failed).collect();
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use reqwest::header::CONTENT_TYPE;
 use reqwest::{RequestBuilder, Response, StatusCode};
 
 use super::{Error, Wire};
@@ -19,6 +20,8 @@ const LARGEST_PUSH: usize = 256 << 20;
 /// How much of an answer that is not needed any more is read to keep its connection, and for how long.
 const LARGEST_REST: usize = 64 << 10;
 const LONGEST_REST: Duration = Duration::from_secs(1);
+/// What Git calls its report on a push.
+const REPORT_TYPE: &str = "application/x-git-receive-pack-result";
 
 /// Sends a request, and once more if its connection was closed under it.
 ///
@@ -83,6 +86,11 @@ pub(super) fn accepted(wire: &Wire, answer: Response) -> io::Result<Response> {
         },
         StatusCode::NOT_FOUND | StatusCode::GONE => Error::RepositoryNotFound { remote },
         StatusCode::TOO_MANY_REQUESTS => Error::Unavailable { remote, cause },
+        // Git's program answers with 200 alone; another server took the request and did not give it to that program.
+        status if status.is_success() => {
+            let message = format!("it responded with {cause} instead of 200");
+            Error::Refused { remote, message }
+        }
         status if status.is_server_error() => Error::Unavailable { remote, cause },
         _ => Error::Refused { remote, message: cause },
     }))
@@ -118,6 +126,20 @@ impl UploadKind {
             Self::Pack => answered(wire, wire.send(request)?),
         }
     }
+
+    /// Checks that an accepted answer to a push is a report: a page of a login, for instance, is none, and nothing was pushed.
+    ///
+    /// Answers to questions are checked by gix.
+    fn check_type(self, wire: &Wire, answer: &Response) -> io::Result<()> {
+        let given = answer.headers().get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
+        let given = given.unwrap_or_default().trim();
+        if self == Self::Question || given == REPORT_TYPE {
+            return Ok(());
+        }
+        let message =
+            wire.quote(&format!("it responded with `{given}` instead of a report on the push"));
+        Err(wire.fail(Error::Refused { remote: wire.remote(), message }))
+    }
 }
 
 pub(super) enum Flight {
@@ -139,7 +161,9 @@ impl Exchange {
         let mut flight = self.flight.lock();
         let mut answer = match mem::replace(&mut *flight, Flight::Over) {
             Flight::Prepared { request, body, kind } => {
-                accepted(&self.wire, kind.send(&self.wire, request.body(body))?)?
+                let answer = accepted(&self.wire, kind.send(&self.wire, request.body(body))?)?;
+                kind.check_type(&self.wire, &answer)?;
+                answer
             }
             Flight::Answered(answer) => answer,
             Flight::Over => return Err(io::ErrorKind::BrokenPipe.into()),
@@ -159,6 +183,9 @@ impl Exchange {
         let rest = async {
             let mut left = LARGEST_REST;
             while let Ok(Some(chunk)) = answer.chunk().await {
+                if !self.wire.count(chunk.len()) {
+                    break;
+                }
                 match left.checked_sub(chunk.len()) {
                     Some(less) => left = less,
                     None => break,

@@ -22,7 +22,7 @@ fn files(paths: &[&str]) -> BTreeMap<String, FileChange> {
 
 /// Everything in a tree: mode, path and the hash of files.
 fn listed(objects: &NewObjects<'_>, tree: ObjectId, prefix: &str, out: &mut Vec<String>) {
-    for (name, entry) in objects.folder(tree).unwrap() {
+    for (name, entry) in objects.folder(tree, &mut FolderRoom::new(100)).unwrap() {
         let path = format!("{prefix}{name}");
         match entry.mode.is_tree() {
             true => listed(objects, entry.oid, &format!("{path}/"), out),
@@ -117,11 +117,61 @@ fn a_path_never_leads_through_a_link_a_file_or_a_submodule_nor_out() {
 }
 
 #[test]
+fn a_name_that_other_file_systems_take_for_git_is_not_written() {
+    let mut objects = objects();
+    let mut refused = |path: &str, mode: FileMode| {
+        let changes = BTreeMap::from([(path.to_owned(), write("x", mode))]);
+        match objects.edit(None, &changes) {
+            Err(PushError::Unwritable { reason, .. }) => reason,
+            other => panic!("{path}: {other:?}"),
+        }
+    };
+    let reason = "its path has a part that file systems take for Git's own";
+    for path in ["git~1/config", "a/.git /x", ".git./x", ".g\u{200c}it/x", "a\\.git\\x", ".git:a"] {
+        assert_eq!(refused(path, FileMode::Regular), reason, "{path}");
+    }
+    assert_eq!(refused(".gitmodules", FileMode::Symlink), reason);
+    objects.edit(None, &files(&[".gitmodules", ".gitignore", "git~10"])).unwrap().unwrap();
+}
+
+#[test]
+fn folders_that_change_are_bounded_together() {
+    let mut objects = NewObjects::new(None, "https://h/a".to_owned(), 3);
+    let tree = objects.edit(None, &files(&["a/1", "a/2", "a/3"])).unwrap();
+    let refused = |changed: Result<Option<ObjectId>, PushError>| changed.unwrap_err().to_string();
+    let error = refused(objects.edit(tree, &files(&["a/4"])));
+    assert!(error.contains("the list of entries of all changed folders"), "{error}");
+    let error = refused(objects.edit(None, &files(&["1", "2", "3", "4"])));
+    assert!(error.contains("the number of changed files"), "{error}");
+    let deep = format!("{}x", "a/".repeat(200));
+    let error = refused(objects.edit(None, &files(&[&deep])));
+    assert!(error.contains("it is in more than 128 folders"), "{error}");
+}
+
+#[test]
+fn folders_count_as_what_is_written() {
+    let mut objects = NewObjects::new(None, "https://h/a".to_owned(), 100_000);
+    let long = "n".repeat(4000);
+    let mut tree = None;
+    // Each commit writes the folder anew, with one more name.
+    let changed = (0..1000).find_map(|number| {
+        match objects.edit(tree, &files(&[&format!("{long}{number}")])) {
+            Ok(after) => tree = after,
+            Err(error) => return Some(error.to_string()),
+        }
+        None
+    });
+    let error = changed.unwrap();
+    assert!(error.contains("the size of all changed files and folders together"), "{error}");
+}
+
+#[test]
 fn what_no_commit_has_is_discarded() {
     let mut objects = objects();
     objects.edit(None, &files(&["a"])).unwrap().unwrap();
     objects.discard();
     assert!(objects.new.is_empty());
+    assert_eq!(objects.written, 0);
 }
 
 #[test]
