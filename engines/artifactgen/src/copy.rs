@@ -464,7 +464,10 @@ impl PreparedCopy<'_> {
         let tarball =
             tarball.map_err(|error| failed(format!("requires gzip-compressed body: {error}")))?;
         self.meter.steps(tarball.len() as u64)?;
-        let content = self.tarballs.read(&tarball, &self.limits).map_err(failed)?;
+        // No more is taken out than may be kept.
+        let total_bytes = self.limits.total_bytes.min(self.meter.left().bytes);
+        let limits = TreeLimits { total_bytes, ..self.limits };
+        let content = self.tarballs.read(&tarball, &limits).map_err(failed)?;
         self.meter.steps(content.bytes())?;
         self.meter.bytes(content.bytes())?;
         for (inner, metadata) in content.walk() {

@@ -82,9 +82,11 @@ fn load(file: &[u8], meter: &mut Meter) -> Result<Map<String, Value>, MergeError
             Value::String(_) => return Err(no_map("string")),
             Value::Array(_) => return Err(no_map("array")),
         };
-        let values: u64 = document.values_mut().map(with_go_numbers).sum();
-        meter.steps(STEPS_PER_VALUE * values)?;
-        meter.bytes(BYTES_PER_VALUE * values)?;
+        let fields = document.iter_mut();
+        let bytes = fields.map(|(key, value)| key.len() as u64 + with_go_numbers(value));
+        let bytes: u64 = bytes.sum();
+        meter.steps(STEPS_PER_VALUE * bytes / BYTES_PER_VALUE)?;
+        meter.bytes(bytes)?;
         lay_over(&mut all, document);
     }
     Ok(all)
@@ -123,17 +125,22 @@ fn documents(file: &[u8]) -> Result<Vec<Vec<u8>>, MergeError> {
     Ok(documents)
 }
 
-/// Parity(flux): every number is a float64, which whole numbers above 2^53 lose digits by. Says how many values there are.
-/// The depth is bounded by the reader.
+/// Parity(flux): every number is a float64, which whole numbers above 2^53 lose digits by. Says how many bytes a value takes,
+/// about, with what aliases repeat. The depth is bounded by the reader.
 fn with_go_numbers(value: &mut Value) -> u64 {
     match value {
         Value::Number(number) => {
             *value = number.as_f64().map_or(Value::Null, Value::from);
-            1
+            BYTES_PER_VALUE
         }
-        Value::Array(items) => 1 + items.iter_mut().map(with_go_numbers).sum::<u64>(),
-        Value::Object(fields) => 1 + fields.values_mut().map(with_go_numbers).sum::<u64>(),
-        Value::Null | Value::Bool(_) | Value::String(_) => 1,
+        Value::Array(items) => BYTES_PER_VALUE + items.iter_mut().map(with_go_numbers).sum::<u64>(),
+        Value::Object(fields) => {
+            let fields = fields.iter_mut();
+            let bytes = fields.map(|(key, value)| key.len() as u64 + with_go_numbers(value));
+            BYTES_PER_VALUE + bytes.sum::<u64>()
+        }
+        Value::String(text) => BYTES_PER_VALUE + text.len() as u64,
+        Value::Null | Value::Bool(_) => BYTES_PER_VALUE,
     }
 }
 
@@ -198,6 +205,15 @@ mod tests {
             assert_eq!(merged(b"a: 1\n", b"b: 1\n", &mut meter).as_deref(), Ok("a: 1\nb: 1\n"));
         }
         assert_eq!(meter.left().bytes, 1_000);
+    }
+
+    #[test]
+    fn texts_that_aliases_repeat_are_counted() {
+        let aliases = vec!["*a"; 100].join(", ");
+        let document = format!("a: &a {}\nb: [{aliases}]\n", "x".repeat(1_000));
+        let mut meter = Meter::new(Allowance { steps: u64::MAX, bytes: 50_000 }, Stop::default());
+        let exceeded = Err(MergeError::Work(WorkLimitExceeded::Bytes(50_000)));
+        assert_eq!(merged(b"", document.as_bytes(), &mut meter), exceeded);
     }
 
     #[test]

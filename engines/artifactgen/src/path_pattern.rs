@@ -20,6 +20,13 @@ use crate::validate::quoted;
 /// The most artifacts of one generator with a pattern of paths. Differs(flux): it has no limit.
 pub(crate) const MAX_REQUESTS: usize = 5_000;
 
+/// The most bytes of an inventory: with the spec and the rest of the status it has to be within what etcd accepts, 1.5 MiB.
+/// Differs(flux): it has no limit there, and a status that is larger is never written.
+const MAX_INVENTORY_BYTES: usize = 1_200_000;
+
+/// Bytes of an entry of the inventory beside its name: the members, a digest, and the longest file name and namespace.
+const BYTES_PER_INVENTORY_ENTRY: usize = 204;
+
 /// Steps that examining a folder takes beside matching its path, about.
 const STEPS_PER_FOLDER: u64 = 64;
 
@@ -140,6 +147,11 @@ pub enum PatternProblem {
     /// More than 5000 artifacts.
     #[error("it resolves to more than {MAX_REQUESTS} artifacts")]
     TooMany,
+    /// Their list is too large for a status.
+    #[error(
+        "it resolves to so many artifacts with names so long that a status cannot list them in {MAX_INVENTORY_BYTES} bytes"
+    )]
+    InventoryTooLarge,
 }
 
 /// What is wrong with a text that variables are put into.
@@ -175,6 +187,7 @@ pub fn artifact_requests(
     let matcher = matcher(pattern).map_err(failed)?;
     let mut requests = Vec::new();
     let mut names: BTreeMap<String, RelPath> = BTreeMap::new();
+    let mut inventory_bytes = 0;
     for folder in folders(tree, meter)? {
         meter.steps(STEPS_PER_FOLDER + (matcher.work() * folder.as_str().len()) as u64)?;
         let Some(captures) = captures(&matcher, &folder).map_err(failed)? else { continue };
@@ -202,6 +215,10 @@ pub fn artifact_requests(
             }
             if requests.len() >= MAX_REQUESTS {
                 return Err(failed(PatternProblem::TooMany));
+            }
+            inventory_bytes += BYTES_PER_INVENTORY_ENTRY + name.len();
+            if inventory_bytes > MAX_INVENTORY_BYTES {
+                return Err(failed(PatternProblem::InventoryTooLarge));
             }
             requests.push(request);
         }
@@ -469,5 +486,43 @@ mod tests {
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
         let error = expanded("@src/{x}", &files).unwrap_err().to_string();
         assert!(error.ends_with("it resolves to more than 5000 artifacts"), "{error}");
+    }
+
+    #[test]
+    fn a_list_of_artifacts_that_no_status_can_have_is_refused() {
+        let files: Vec<String> = (0..4_000).map(|it| format!("{it:0>63}/f")).collect();
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        assert_eq!(names("@src/{x}", &files).len(), 4_000);
+        let spelled = "n".repeat(60);
+        let longer: Vec<String> = files.iter().map(|file| format!("{spelled}/{file}")).collect();
+        let tree = MemoryTree::from_files(longer.iter().map(|file| (file, ""))).unwrap();
+        let sources = SourceTrees::from([("src", &tree as &dyn FileTree)]);
+        let artifact =
+            OutputArtifact { name: "{y}-{y}.{x}".to_owned(), ..OutputArtifact::default() };
+        let spec = GeneratorSpec {
+            path_pattern: "@src/{y}/{x}".to_owned(),
+            artifacts: vec![artifact],
+            ..GeneratorSpec::default()
+        };
+        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+        let error = artifact_requests(&spec, &sources, &mut meter).unwrap_err();
+        let is_too_large = matches!(
+            &error,
+            PathPatternError::Pattern { problem: PatternProblem::InventoryTooLarge, .. }
+        );
+        assert!(is_too_large && error.is_terminal(), "{error}");
+    }
+
+    #[test]
+    fn an_entry_of_an_inventory_is_not_longer_than_it_counts() {
+        let entry = crate::InventoryEntry {
+            digest: format!("sha256:{}", "0".repeat(64)),
+            filename: format!("{}.tar.gz", u32::MAX),
+            name: String::new(),
+            namespace: "n".repeat(63),
+        };
+        let bytes = serde_json::json!([entry, entry]).to_string().len();
+        // Without the brackets.
+        assert!(bytes - 2 <= 2 * BYTES_PER_INVENTORY_ENTRY, "{bytes}");
     }
 }

@@ -254,6 +254,31 @@ fn a_build_that_is_too_much_ends_with_an_error() {
     assert!(error.ends_with("one more than the 10 files and directories allowed"), "{error}");
 }
 
+/// Says how many bytes may be taken out of an archive.
+struct LimitsAsErrors;
+
+impl TarballReader for LimitsAsErrors {
+    fn read(&self, _tarball: &[u8], limits: &TreeLimits) -> Result<MemoryTree, String> {
+        Err(format!("at most {} bytes", limits.total_bytes))
+    }
+}
+
+#[test]
+fn no_more_is_taken_out_of_an_archive_than_may_be_kept() {
+    let source = MemoryTree::from_files([("a.tgz", "")]).unwrap();
+    let sources = SourceTrees::from([("s", &source as &dyn FileTree)]);
+    let limits = TreeLimits::default();
+    let inputs = BuildInputs { sources: &sources, tarballs: &LimitsAsErrors, limits };
+    let copy = CopyOperation {
+        strategy: CopyStrategy::Extract,
+        ..artifact("a", &[("@s/a.tgz", "@artifact/")]).copy.remove(0)
+    };
+    let artifact = OutputArtifact { copy: vec![copy], ..artifact("a", &[]) };
+    let mut meter = Meter::new(Allowance { steps: 1_000_000, bytes: 1_000 }, Stop::default());
+    let error = build(&artifact, &inputs, &mut meter).unwrap_err().to_string();
+    assert!(error.ends_with("at most 1000 bytes"), "{error}");
+}
+
 /// A tree in which all paths are folders, and none can be listed.
 struct TreeWithoutLists;
 

@@ -5,6 +5,20 @@
 
 use std::collections::BTreeMap;
 
+use golang::meter::{Allowance, Meter, Stop, WorkLimitExceeded};
+
+/// What finding the files of an update may cost: a second or two, and lists of a million paths.
+const SELECTION_ALLOWANCE: Allowance = Allowance { steps: 2_000_000_000, bytes: 256 << 20 };
+
+/// Steps that putting a path in order takes for each of its bytes, about.
+const STEPS_PER_SORTED_BYTE: u64 = 16;
+
+/// Bytes that a selected file takes beside its name and its path, about.
+const BYTES_PER_FILE: u64 = 64;
+
+/// Bytes that a part of a path takes that is still to be followed.
+const BYTES_PER_PART: u64 = 16;
+
 /// How many links a path may lead through.
 const MAX_LINKS: usize = 255;
 
@@ -55,12 +69,17 @@ pub enum CheckoutError {
         "failed to secure join manifest path: SecureJoin {0}: too many levels of symbolic links"
     )]
     TooManyLinks(String),
+    /// There are too many files, or links that are too long.
+    #[error(
+        "failed to find the files of spec.update.path: {0}; choose a folder with fewer files or links"
+    )]
+    Work(#[from] WorkLimitExceeded),
 }
 
 /// Where a path leads to.
 enum Resolution {
     /// Inside of the repository, whether something is there or not.
-    Inside(Vec<String>),
+    Inside(String),
     /// A link leads out.
     Outside,
     /// Links lead to each other.
@@ -89,23 +108,36 @@ impl Checkout {
     /// are.
     ///
     /// # Errors
-    /// There is nothing at the path. `root` is the name of the repository's folder in that error.
+    /// There is nothing at the path, or finding the files takes too long. `root` is the name of the repository's folder in
+    /// that error.
     pub fn select(&self, root: &str, path: &str) -> Result<SelectedFiles, CheckoutError> {
-        let start = match self.resolve(path, Escape::Stays) {
+        self.select_within(root, path, &mut Meter::new(SELECTION_ALLOWANCE, Stop::default()))
+    }
+
+    fn select_within(
+        &self,
+        root: &str,
+        path: &str,
+        meter: &mut Meter,
+    ) -> Result<SelectedFiles, CheckoutError> {
+        let start = match self.resolve(path, Escape::Stays, meter)? {
             Resolution::Inside(start) => start,
             Resolution::Outside | Resolution::Loop => {
                 return Err(CheckoutError::TooManyLinks(format!("{root}/{path}")));
             }
         };
-        let start = start.join("/");
         let mut selection = SelectedFiles::default();
         if self.entries.contains_key(&start) {
-            self.add(&start, base_name(&start), &mut selection);
+            self.add(&start, base_name(&start), &mut selection, meter)?;
             return Ok(selection);
         }
         let below = if start.is_empty() { String::new() } else { format!("{start}/") };
         let from_there = self.entries.range(below.clone()..).map(|(path, _)| path.as_str());
-        let mut found: Vec<&str> = from_there.take_while(|path| path.starts_with(&below)).collect();
+        let mut found: Vec<&str> = Vec::new();
+        for path in from_there.take_while(|path| path.starts_with(&below)) {
+            meter.steps(STEPS_PER_SORTED_BYTE * (1 + path.len() as u64))?;
+            found.push(path);
+        }
         if found.is_empty() && !start.is_empty() {
             let shown = format!("{root}/{start}");
             return Err(match self.is_below_file(&start) {
@@ -115,71 +147,117 @@ impl Checkout {
         }
         found.sort_by(|a, b| a.split('/').cmp(b.split('/')));
         for path in found {
-            self.add(path, path.strip_prefix(&below).unwrap_or(path), &mut selection);
+            self.add(path, path.strip_prefix(&below).unwrap_or(path), &mut selection, meter)?;
         }
         Ok(selection)
     }
 
     /// Adds an entry to the files if it has a name and something to be read.
-    fn add(&self, path: &str, name: &str, selection: &mut SelectedFiles) {
+    fn add(
+        &self,
+        path: &str,
+        name: &str,
+        selection: &mut SelectedFiles,
+        meter: &mut Meter,
+    ) -> Result<(), WorkLimitExceeded> {
         if !is_candidate(base_name(path)) {
-            return;
+            return Ok(());
         }
         let read = match self.entries.get(path) {
-            Some(CheckoutEntry::File) => Resolution::Inside(vec![path.to_owned()]),
-            Some(CheckoutEntry::Link(_)) => self.resolve(path, Escape::Ends),
-            None => return,
+            Some(CheckoutEntry::File) => Resolution::Inside(path.to_owned()),
+            Some(CheckoutEntry::Link(_)) => self.resolve(path, Escape::Ends, meter)?,
+            None => return Ok(()),
         };
         match read {
-            Resolution::Inside(parts) => {
-                let read = parts.join("/");
+            Resolution::Inside(read) => {
                 if self.entries.get(&read) == Some(&CheckoutEntry::File) {
+                    meter.bytes(BYTES_PER_FILE + (name.len() + read.len()) as u64)?;
                     selection.files.push(MarkedFile { name: name.to_owned(), path: read });
                 }
             }
-            Resolution::Outside => selection.outside.push(path.to_owned()),
+            Resolution::Outside => {
+                meter.bytes(BYTES_PER_FILE + path.len() as u64)?;
+                selection.outside.push(path.to_owned());
+            }
             Resolution::Loop => {}
         }
+        Ok(())
     }
 
     /// Follows a path and the links in it.
-    fn resolve(&self, path: &str, escape: Escape) -> Resolution {
-        let mut place = Vec::new();
+    fn resolve(
+        &self,
+        path: &str,
+        escape: Escape,
+        meter: &mut Meter,
+    ) -> Result<Resolution, WorkLimitExceeded> {
+        let left = meter.left().bytes;
+        let resolution = self.follow(path, escape, meter)?;
+        // What was to be followed is not kept.
+        meter.free(left - meter.left().bytes);
+        Ok(resolution)
+    }
+
+    fn follow(
+        &self,
+        path: &str,
+        escape: Escape,
+        meter: &mut Meter,
+    ) -> Result<Resolution, WorkLimitExceeded> {
+        let mut place = String::new();
         let mut links = 0;
-        let mut left: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
+        let mut left: Vec<&str> = Vec::new();
+        add_parts(path, &mut left, meter)?;
         while let Some(part) = left.pop() {
-            match part.as_str() {
+            meter.steps(1 + (place.len() + part.len()) as u64)?;
+            let above = place.len();
+            match part {
                 "" | "." => continue,
+                ".." if place.is_empty() => match escape {
+                    Escape::Ends => return Ok(Resolution::Outside),
+                    Escape::Stays => continue,
+                },
                 ".." => {
-                    if place.pop().is_none() && escape == Escape::Ends {
-                        return Resolution::Outside;
-                    }
+                    place.truncate(place.rfind('/').unwrap_or_default());
                     continue;
                 }
-                _ => place.push(part),
+                part => {
+                    place.push_str(if place.is_empty() { "" } else { "/" });
+                    place.push_str(part);
+                }
             }
-            let Some(CheckoutEntry::Link(target)) = self.entries.get(&place.join("/")) else {
-                continue;
-            };
+            let Some(CheckoutEntry::Link(target)) = self.entries.get(&place) else { continue };
             links += 1;
             if links > MAX_LINKS {
-                return Resolution::Loop;
+                return Ok(Resolution::Loop);
             }
-            place.pop();
+            place.truncate(above);
             if target.starts_with('/') {
                 if escape == Escape::Ends {
-                    return Resolution::Outside;
+                    return Ok(Resolution::Outside);
                 }
                 place.clear();
             }
-            left.extend(target.split('/').rev().map(str::to_owned));
+            add_parts(target, &mut left, meter)?;
         }
-        Resolution::Inside(place)
+        Ok(Resolution::Inside(place))
     }
 
     fn is_below_file(&self, path: &str) -> bool {
         path.match_indices('/').any(|(at, _)| self.entries.contains_key(&path[..at]))
     }
+}
+
+/// Puts the parts of a path in front of what is still to be followed.
+fn add_parts<'p>(
+    path: &'p str,
+    left: &mut Vec<&'p str>,
+    meter: &mut Meter,
+) -> Result<(), WorkLimitExceeded> {
+    meter.steps(path.len() as u64)?;
+    meter.bytes(BYTES_PER_PART * (1 + path.matches('/').count() as u64))?;
+    left.extend(path.split('/').rev());
+    Ok(())
 }
 
 fn base_name(path: &str) -> &str {
@@ -246,6 +324,48 @@ mod tests {
         );
         assert_eq!(error("a.yaml/x"), "walking path for files: lstat /r/a.yaml/x: not a directory");
         assert!(error("c/loop.yaml").ends_with("too many levels of symbolic links"));
+    }
+
+    fn costs_too_much(entries: &[(&str, &str)], allowance: Allowance) -> bool {
+        let link = |(path, target): &(&str, &str)| {
+            ((*path).to_owned(), CheckoutEntry::Link((*target).to_owned()))
+        };
+        let checkout = Checkout::new(entries.iter().map(link).collect());
+        let mut meter = Meter::new(allowance, Stop::default());
+        let selection = checkout.select_within("/r", "", &mut meter);
+        matches!(selection, Err(CheckoutError::Work(_)))
+    }
+
+    #[test]
+    fn links_that_multiply_the_work_end_it() {
+        let few = Allowance { steps: 100_000, bytes: 100_000 };
+        let around = |times: usize, end: &str| "x/../".repeat(times) + end;
+        assert!(!costs_too_much(&[("a.yaml", &around(10, "none"))], few));
+        // Each of 255 times the whole way is gone.
+        assert!(costs_too_much(&[("a.yaml", &around(1_000, "a.yaml"))], few));
+        // What is left to be followed grows with each link.
+        let bytes = Allowance { steps: u64::MAX, bytes: 100_000 };
+        let growing = format!("a.yaml{}", "/x".repeat(1_000));
+        assert!(costs_too_much(&[("a.yaml", &growing)], bytes));
+        // Nothing of it stays: many links cost no more memory than one.
+        let target = around(1_000, "none");
+        let names: Vec<String> = (0..100).map(|at| format!("{at}.yaml")).collect();
+        let many: Vec<(&str, &str)> =
+            names.iter().map(|name| (name.as_str(), target.as_str())).collect();
+        assert!(!costs_too_much(&many, bytes));
+    }
+
+    #[test]
+    fn files_that_are_selected_are_counted() {
+        let entries = (0..100).map(|at| (format!("{at}.yaml"), CheckoutEntry::File));
+        let checkout = Checkout::new(entries.collect());
+        let selected = |bytes: u64| {
+            let allowance = Allowance { steps: u64::MAX, bytes };
+            checkout.select_within("/r", "", &mut Meter::new(allowance, Stop::default()))
+        };
+        let exceeded = CheckoutError::Work(WorkLimitExceeded::Bytes(100 * BYTES_PER_FILE));
+        assert_eq!(selected(100 * BYTES_PER_FILE), Err(exceeded));
+        assert_eq!(selected(10_000 + 100 * BYTES_PER_FILE).unwrap().files.len(), 100);
     }
 
     #[test]

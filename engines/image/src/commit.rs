@@ -30,6 +30,9 @@ const MAX_TEMPLATE_BYTES: usize = 256 << 10;
 /// Bytes of a message, with all that is made on the way to it.
 const MAX_MADE_BYTES: usize = 16 << 20;
 
+/// Bytes of the update as a template sees it.
+const MAX_DATA_BYTES: u64 = 128 << 20;
+
 /// Steps of a template, each of a few nanoseconds.
 const MAX_TEMPLATE_STEPS: u64 = 20_000_000;
 
@@ -120,10 +123,20 @@ pub fn commit_message(
         let reason = format!("the template is longer than {MAX_TEMPLATE_BYTES} bytes");
         return Err(CommitMessageError::Template(reason));
     }
-    let template = if template.is_empty() { DEFAULT_MESSAGE } else { template };
+    if template.is_empty() {
+        // It says nothing of the update.
+        return Ok(DEFAULT_MESSAGE.to_owned());
+    }
     let mut set = empty_set();
     set.parse(TEMPLATE_NAME, template.as_bytes())
         .map_err(|error| CommitMessageError::Template(error.to_string()))?;
+    if data::template_data_bytes(data) > MAX_DATA_BYTES {
+        let reason = format!(
+            "what the update changed takes more than {MAX_DATA_BYTES} bytes of memory: divide the files among \
+             several automations"
+        );
+        return Err(CommitMessageError::Run(reason));
+    }
     let message = set.run_with(TEMPLATE_NAME, data::template_data(data), environment);
     match message {
         Ok(message) => Ok(String::from_utf8_lossy(&message).into_owned()),

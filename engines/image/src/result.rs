@@ -61,11 +61,21 @@ impl UpdateResult {
         self.changes.len()
     }
 
+    /// Changes that follow each other in one object of a file: its names, however long, are compared once for all of them.
+    fn runs(&self) -> impl Iterator<Item = &[PlacedChange]> {
+        let is_same = |a: &PlacedChange, b: &PlacedChange| {
+            Arc::ptr_eq(&a.file, &b.file) && Arc::ptr_eq(&a.object, &b.object)
+        };
+        self.changes.chunk_by(is_same)
+    }
+
     /// Changes by file and object.
     pub fn files(&self) -> BTreeMap<&str, ObjectChanges<'_>> {
         let mut files: BTreeMap<&str, ObjectChanges<'_>> = BTreeMap::new();
-        for PlacedChange { file, object, change } in &self.changes {
-            files.entry(file).or_default().entry(object).or_default().push(change);
+        for run in self.runs() {
+            let Some(PlacedChange { file, object, .. }) = run.first() else { continue };
+            let changes = run.iter().map(|it| &it.change);
+            files.entry(file).or_default().entry(object).or_default().extend(changes);
         }
         files
     }
@@ -73,8 +83,9 @@ impl UpdateResult {
     /// Changes by object, in all files.
     pub fn objects(&self) -> ObjectChanges<'_> {
         let mut objects = ObjectChanges::new();
-        for PlacedChange { object, change, .. } in &self.changes {
-            objects.entry(object).or_default().push(change);
+        for run in self.runs() {
+            let Some(PlacedChange { object, .. }) = run.first() else { continue };
+            objects.entry(object).or_default().extend(run.iter().map(|it| &it.change));
         }
         objects
     }
@@ -108,5 +119,22 @@ mod tests {
         assert_eq!(new(&result.objects()[&*object("b")]), ["2", "2"]);
         assert_eq!(result.files()["a.yaml"].len(), 2);
         assert_eq!(result.files().into_keys().collect::<Vec<_>>(), ["a.yaml", "z.yaml"]);
+    }
+
+    #[test]
+    fn the_names_of_an_object_are_compared_once_for_all_its_changes() {
+        let file: Arc<str> = "a.yaml".into();
+        let objects = [Arc::new(ObjectIdentifier::default()), Arc::default()];
+        let mut result = UpdateResult::default();
+        for object in &objects {
+            for at in 0..10 {
+                let [old_value, setter] = ["a", "ns:p"].map(str::to_owned);
+                result.add(&file, object, Change { old_value, new_value: at.to_string(), setter });
+            }
+        }
+        assert_eq!(result.runs().count(), 2);
+        let count = |objects: ObjectChanges<'_>| objects.values().map(Vec::len).sum::<usize>();
+        assert_eq!(count(result.objects()), 20);
+        assert_eq!(result.files().into_values().map(count).sum::<usize>(), 20);
     }
 }

@@ -14,6 +14,9 @@ const DEFAULT_EXCLUSION: &str = r"^.*\.sig$";
 /// How many tags a status shows.
 const LATEST_TAG_COUNT: usize = 10;
 
+/// Steps that compiling a pattern takes for each unit of [`Regexp::work`], about.
+const STEPS_PER_COMPILED_STATE: u64 = 256;
+
 /// The longest line of the file with the tags, with its line feed, in bytes.
 const MAX_STORED_LINE_BYTES: usize = 1024;
 
@@ -62,18 +65,15 @@ impl TagList {
         exclusion_list: &[String],
         meter: &mut Meter,
     ) -> Result<Self, ExclusionError> {
-        let mut patterns = Vec::new();
+        let mut tags = listed;
+        // One after the other: each may take much memory when it is compiled.
         for pattern in self::exclusion_list(exclusion_list) {
-            match Regexp::new(&pattern) {
-                Ok(compiled) => patterns.push(compiled),
+            let compiled = match Regexp::new(&pattern) {
+                Ok(compiled) => compiled,
                 Err(error) => return Err(ExclusionError::Pattern { pattern, error }),
-            }
-        }
-        let mut tags = Vec::new();
-        for tag in listed {
-            if !is_excluded(&tag, &patterns, meter)? {
-                tags.push(tag);
-            }
+            };
+            meter.steps((compiled.work() as u64).saturating_mul(STEPS_PER_COMPILED_STATE))?;
+            tags = without(tags, &compiled, meter)?;
         }
         tags.sort_by(|a, b| b.cmp(a));
         Ok(Self { tags })
@@ -124,18 +124,20 @@ pub fn read_tags(stored: &str) -> Result<Vec<String>, StoredTagsError> {
     Ok(tags)
 }
 
-fn is_excluded(
-    tag: &str,
-    patterns: &[Regexp],
+/// The tags in which a pattern is not found.
+fn without(
+    tags: Vec<String>,
+    pattern: &Regexp,
     meter: &mut Meter,
-) -> Result<bool, WorkLimitExceeded> {
-    for pattern in patterns {
-        meter.steps(cost(pattern, tag))?;
-        if pattern.is_match(tag) {
-            return Ok(true);
+) -> Result<Vec<String>, WorkLimitExceeded> {
+    let mut left = Vec::new();
+    for tag in tags {
+        meter.steps(cost(pattern, &tag))?;
+        if !pattern.is_match(&tag) {
+            left.push(tag);
         }
     }
-    Ok(false)
+    Ok(left)
 }
 
 /// How many steps it takes to match a tag.
@@ -163,7 +165,7 @@ mod tests {
 
     fn scanned(listed: &[&str], exclusion_list: &[&str]) -> Result<TagList, ExclusionError> {
         let owned = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-        let mut meter = Meter::new(Allowance { steps: 100_000, bytes: 0 }, Stop::default());
+        let mut meter = Meter::new(Allowance { steps: 1_000_000, bytes: 0 }, Stop::default());
         TagList::of_scan(owned(listed), &owned(exclusion_list), &mut meter)
     }
 
@@ -172,6 +174,7 @@ mod tests {
         let listed = ["a", "b.sig", "c", "a"];
         assert_eq!(scanned(&listed, &[]).unwrap().tags(), ["c", "a", "a"]);
         assert_eq!(scanned(&listed, &["^a$"]).unwrap().tags(), ["c", "b.sig"]);
+        assert_eq!(scanned(&listed, &["^a$", "^c"]).unwrap().tags(), ["b.sig"]);
         let error = scanned(&listed, &["["]).unwrap_err().to_string();
         assert_eq!(
             error,
@@ -181,8 +184,11 @@ mod tests {
 
     #[test]
     fn patterns_that_cost_too_much_end_the_scan() {
-        let long = "a".repeat(10_000);
+        let long = "a".repeat(100_000);
         let error = scanned(&[long.as_str()], &["(a|b)*c"]).unwrap_err();
+        assert!(matches!(error, ExclusionError::Work(_)), "{error}");
+        // They cost that also where there are no tags.
+        let error = scanned(&[], &[r"\pL{20}"]).unwrap_err();
         assert!(matches!(error, ExclusionError::Work(_)), "{error}");
     }
 

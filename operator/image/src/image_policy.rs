@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crds::image::{
     DigestReflectionPolicy, ImagePolicy, ImagePolicySpec, ImagePolicyStatus, ImageRef,
+    ImageRepository,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -31,8 +32,7 @@ use windlass_runtime::run_error::RunError;
 
 use self::choice::DigestLookup;
 use crate::registry::ScannedImage;
-use crate::run::{IMAGE_URL_INVALID, begin, next_run, publish, report, retry_after};
-use crate::tag_store;
+use crate::run::{IMAGE_URL_INVALID, begin, next_run, publish, report, retry_after_refusal};
 
 /// The interval is missing that the digest policy needs. Parity(flux).
 const INTERVAL_NOT_CONFIGURED: Reason = Reason::new("IntervalNotConfigured");
@@ -83,14 +83,15 @@ async fn run(seen: Arc<ImagePolicy>, context: &Arc<Context>) -> Option<Duration>
     let memory = context.shared::<StateCache<ImagePolicyState>>().of(&node);
     let latest = memory.lock().latest.clone();
     let object = latest.or_seen(seen);
-    let outcome = if object.meta().deletion_timestamp.is_some() {
+    let is_deleted = object.meta().deletion_timestamp.is_some();
+    let outcome = if is_deleted {
         latest.set_finalizer(context, &object, false).await.map(|_| None)
     } else {
         attempt(context, &node, &memory, &latest, &object).await
     };
     outcome.unwrap_or_else(|error| {
         log_failed_request(&node, &error);
-        Some(retry_after(&context.settings, &mut memory.lock().failures))
+        Some(retry_after_refusal(&context.settings, is_deleted, &mut memory.lock().failures))
     })
 }
 
@@ -137,18 +138,23 @@ async fn choose(
     digest_interval(&object.spec)?;
     let repository = repository::referred(context, node, source).await?;
     let image = ScannedImage::of(&repository.spec).map_err(|outcome| blamed(source, outcome))?;
-    let scanned = repository.status.as_ref().and_then(|it| it.canonical_image_name.as_deref());
-    let tags = match scanned {
-        Some(name) => tag_store::tags_of(context, &repository, name, choice::FAILURE).await?,
-        None => None,
-    };
-    let Some(tags) = tags.filter(|tags| !tags.is_empty()) else { return Ok(None) };
-    let tag = choice::latest_tag(context, node, &object.spec, tags).await?;
+    let Some(scanned) = scanned_name(&repository, &image) else { return Ok(None) };
+    let tag = choice::latest_tag(context, node, &object.spec, &repository, scanned).await?;
+    let Some(tag) = tag else { return Ok(None) };
     let name = repository.spec.image.clone();
     let digest_lookup = DigestLookup { context, node, repository: &repository, image: &image };
     let chosen = ImageRef { name, tag, digest: None };
     let digest = digest_lookup.digest(object, &chosen).await?;
     Ok(Some(ImageRef { digest, ..chosen }))
+}
+
+/// The canonical name of an image; `None` if the last scan was of another one.
+///
+/// Differs(flux): there a policy that runs between a change of the image and its scan has the tags of the former image.
+fn scanned_name(repository: &ImageRepository, image: &ScannedImage) -> Option<String> {
+    let name = image.name.to_string();
+    let scanned = repository.status.as_ref()?.canonical_image_name.as_deref();
+    (scanned == Some(name.as_str())).then_some(name)
 }
 
 /// What is wrong with the ImageRepository, as its policy says it.
@@ -293,6 +299,22 @@ mod tests {
         let outcome = without_tags(Duration::from_secs(30));
         assert_eq!(outcome.text(), "retrying in 30s error: no tags in database");
         assert_eq!(outcome.reason(), reason::DEPENDENCY_NOT_READY);
+    }
+
+    #[test]
+    fn an_image_has_no_tags_of_the_one_before() {
+        let scanned = |image: &str| {
+            let repository: ImageRepository = serde_json::from_value(json!({
+                "metadata": {"name": "app"}, "spec": {"image": image, "interval": "5m"},
+                "status": {"canonicalImageName": "index.docker.io/library/app"},
+            }))
+            .unwrap();
+            scanned_name(&repository, &ScannedImage::of(&repository.spec).unwrap())
+        };
+        let canonical = Some("index.docker.io/library/app");
+        assert_eq!(scanned("app").as_deref(), canonical);
+        assert_eq!(scanned("docker.io/library/app").as_deref(), canonical);
+        assert_eq!(scanned("ghcr.io/acme/app"), None);
     }
 
     #[test]

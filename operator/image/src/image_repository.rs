@@ -11,7 +11,6 @@ use std::time::Duration;
 use crds::image::ImageRepository;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use image::ScanReason;
 use kube_core::Resource as _;
 use parking_lot::Mutex;
 use reconcile::ObjectKey;
@@ -22,7 +21,7 @@ use windlass_runtime::object_store::StateCache;
 use windlass_runtime::record::Latest;
 
 use self::scan::{Scan, ScanRun};
-use crate::run::{begin, next_run, publish, report, retry_after};
+use crate::run::{begin, next_run, publish, report, retry_after_refusal};
 use crate::{registry, tag_store};
 
 /// What an ImageRepository remembers between runs.
@@ -31,8 +30,6 @@ pub struct ImageRepositoryState {
     latest: Arc<Latest<ImageRepository>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
-    /// Why the last scan was due, if it failed.
-    failed_scan: Option<ScanReason>,
 }
 
 /// Runs ImageRepositories.
@@ -72,14 +69,15 @@ async fn run(seen: Arc<ImageRepository>, context: &Arc<Context>) -> Option<Durat
     let memory = context.shared::<StateCache<ImageRepositoryState>>().of(&node);
     let latest = memory.lock().latest.clone();
     let object = latest.or_seen(seen);
-    let outcome = if object.meta().deletion_timestamp.is_some() {
+    let is_deleted = object.meta().deletion_timestamp.is_some();
+    let outcome = if is_deleted {
         delete(context, &latest, &object).await
     } else {
         attempt(context, &node, &memory, &latest, &object).await
     };
     outcome.unwrap_or_else(|error| {
         log_failed_request(&node, &error);
-        Some(retry_after(&context.settings, &mut memory.lock().failures))
+        Some(retry_after_refusal(&context.settings, is_deleted, &mut memory.lock().failures))
     })
 }
 
@@ -113,21 +111,14 @@ async fn attempt(
     object: &Arc<ImageRepository>,
 ) -> Result<Option<Duration>, ClusterError> {
     let Some(object) = begin(context, latest, object).await? else { return Ok(None) };
-    let failed_scan = memory.lock().failed_scan;
-    let scanning = ScanRun { context, node, latest, object: &object, failed_scan };
+    let scanning = ScanRun { context, node, latest, object: &object };
     let (found, settled, outcome) = match scanning.run().await {
         Ok(Scan::Done { found, interval }) => {
-            memory.lock().failed_scan = None;
             let outcome = found.outcome();
             (Some(found), Some(interval), outcome)
         }
         Ok(Scan::NotDue { outcome, wait }) => (None, Some(wait), outcome),
-        Err(failure) => {
-            if let Some(reason) = failure.scan {
-                memory.lock().failed_scan = Some(reason);
-            }
-            (None, None, failure.outcome)
-        }
+        Err(outcome) => (None, None, outcome),
     };
     let again = next_run(&context.settings, &outcome, settled, &mut memory.lock().failures);
     // What was said of the scan while it went on is part of the status by now.
@@ -177,6 +168,15 @@ mod tests {
         // A failure that lasts is reported once.
         let again = repository(&json!(reported.after));
         assert_eq!(report(&again, &failed, now, |_| {}).event, None);
+        // That a registry asks for more time is the same failure, and another refusal is not.
+        let refused = |text: &str, wake: Wake| {
+            let outcome = Outcome::Failed(READ_OPERATION_FAILED, text.to_owned(), wake);
+            report(&again, &outcome, now, |_| {})
+        };
+        let paused = refused("scan failed: next request at 11:00", Wake::at(now));
+        assert_eq!(paused.event, None);
+        assert_ne!(paused.before, paused.after, "the status has the time");
+        assert!(refused("scan failed: 404", Wake::default()).event.is_some());
         let settled = Outcome::Settled(reason::SUCCEEDED, "successful scan".to_owned());
         let reported = report(&again, &settled, now, |_| {});
         assert_eq!(reported.after.observed_generation, Some(2));

@@ -16,7 +16,7 @@ use sources::oci::{
 };
 use sources::reason::INVALID_DURATION;
 use windlass_runtime::context::Context;
-use windlass_runtime::reference::References;
+use windlass_runtime::reference::{References, distinct_pull_secrets};
 use windlass_runtime::unsupported::unsupported_text;
 
 use crate::run::IMAGE_URL_INVALID;
@@ -202,6 +202,8 @@ impl SecretReader<'_> {
                 "serviceaccount '{place}' not found; create it or correct spec.serviceAccountName"
             )
         })?;
+        let names = distinct_pull_secrets(names)
+            .map_err(|why| format!("failed to get serviceaccount '{place}': {why}"))?;
         let mut secrets = Vec::new();
         let mut missing = None;
         for name in names {

@@ -19,6 +19,10 @@ use windlass_serve::settings::Settings;
 /// `spec.image` of an ImageRepository names no image. Parity(flux).
 pub(crate) const IMAGE_URL_INVALID: Reason = Reason::new("ImageURLInvalid");
 
+/// Longest delay until the API server gets a deleted object's finalizer again that it did not take off. What scans repeatedly
+/// waits longer, for the sake of the registry.
+const MAX_DELETION_DELAY: Duration = Duration::from_secs(10);
+
 /// The least delay that a server or a dependency asks for.
 const MIN_REQUESTED_DELAY: Duration = Duration::from_secs(1);
 
@@ -48,9 +52,19 @@ pub(crate) async fn begin<K: OurKind + ReconciledObject>(
 }
 
 /// The delay after a run that failed: it grows with the number of failures in a row.
-pub(crate) fn retry_after(settings: &Settings, failures: &mut u32) -> Duration {
+fn retry_after(settings: &Settings, failures: &mut u32) -> Duration {
     *failures = failures.saturating_add(1);
     reconcile::backoff(*failures, settings.min_retry_delay, settings.max_retry_delay)
+}
+
+/// The delay after a run that the API server refused.
+pub(crate) fn retry_after_refusal(
+    settings: &Settings,
+    is_deleted: bool,
+    failures: &mut u32,
+) -> Duration {
+    let delay = retry_after(settings, failures);
+    if is_deleted { delay.min(MAX_DELETION_DELAY) } else { delay }
 }
 
 /// When to run again: after `settled` if the outcome is that everything is as it should be.
@@ -85,7 +99,8 @@ pub(crate) struct RunReport<S> {
 
 /// Derives status and event from the outcome of a run; `change` says in the status what the run found.
 ///
-/// Differs(flux): a failure that lasts has one event, and that nothing changed has none.
+/// Differs(flux): a failure that lasts has one event, and that nothing changed has none. A registry that asks for more time,
+/// in words that name another time each time, has none either.
 pub(crate) fn report<K: OurKind + ReconciledObject>(
     object: &K,
     outcome: &Outcome,
@@ -107,8 +122,11 @@ pub(crate) fn report<K: OurKind + ReconciledObject>(
     if let Some(requested) = object.annotations().get(REQUESTED_AT) {
         after.set_last_handled_reconcile_at(requested);
     }
+    let is_pause =
+        matches!(outcome, Outcome::Failed(..)) && outcome.wake().and_then(Wake::earliest).is_some();
     let is_known = Condition::find(&had, reconcile::READY).is_some_and(|ready| {
-        ready.reason == outcome.reason().as_str() && ready.message == outcome.text()
+        let is_same = ready.message == outcome.text() || is_pause;
+        is_same && ready.reason == outcome.reason().as_str()
     });
     let event = (!is_known).then(|| Event {
         severity: if outcome.is_settled() { Severity::Info } else { Severity::Error },

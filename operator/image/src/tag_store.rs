@@ -2,8 +2,8 @@
 //! restart.
 //!
 //! They are a note in the place of the object, which is not served and goes with the object: a line with the name of the
-//! image and the digest of the rest, then a line for each tag. Who changed an image gets no tags of the one before. What is
-//! lost or damaged is listed anew.
+//! image, the revision that the status has of the tags, and the digest of the rest, then a line for each tag. Who changed an
+//! image gets no tags of the one before. What is lost or damaged, or not what the status tells of, is listed anew.
 
 use image::{TagList, read_tags};
 use kube_core::ResourceExt as _;
@@ -13,8 +13,6 @@ use sources::store::{self, Slot, Store};
 use crds::image::ImageRepository;
 use reconcile::{Outcome, Reason, Wake};
 use windlass_cluster::error::chain;
-use windlass_runtime::blocking_task::blocking;
-use windlass_runtime::context::Context;
 
 /// The first part of the place of a list.
 const REPOSITORY_FOLDER: &str = "imagerepository";
@@ -27,7 +25,7 @@ pub(crate) fn slot(object: &ImageRepository) -> Result<Slot, store::Error> {
     Slot::new(REPOSITORY_FOLDER, &object.namespace().unwrap_or_default(), &object.name_any())
 }
 
-/// Keeps the tags of an image, in place of those from before. Blocks.
+/// Keeps the tags of an image, in place of those from before. The same tags are not written again. Blocks.
 ///
 /// # Errors
 /// The disk refuses.
@@ -37,8 +35,15 @@ pub(crate) fn keep(
     image: &str,
     tags: &TagList,
 ) -> Result<(), store::Error> {
-    let note = format!("{image} {}\n{}", tags.digest(), tags.stored());
+    let note = note(image, tags);
+    if matches!(store.note(slot), Ok(Some(known)) if known == note.as_bytes()) {
+        return Ok(());
+    }
     store.keep_note(slot, note.as_bytes())
+}
+
+fn note(image: &str, tags: &TagList) -> String {
+    format!("{image} {} {}\n{}", tags.checksum(), tags.digest(), tags.stored())
 }
 
 /// The tags of an image, in descending order; `None` if none are kept of it. Blocks.
@@ -50,38 +55,49 @@ pub(crate) fn read(
     slot: &Slot,
     image: &str,
 ) -> Result<Option<Vec<String>>, store::Error> {
-    Ok(store.note(slot)?.and_then(|note| tags_in(&note, image)))
+    Ok(store.note(slot)?.and_then(|note| read_tags(KeptTags::of(&note, image)?.tags).ok()))
 }
 
-/// The tags of an image in a note; `None` if it is of another image, or is not what was written.
-fn tags_in(note: &[u8], image: &str) -> Option<Vec<String>> {
-    let (head, tags) = std::str::from_utf8(note).ok()?.split_once('\n')?;
-    let (known, digest) = head.rsplit_once(' ')?;
-    let is_whole = known == image && Digest::of(tags.as_bytes()).to_string() == digest;
-    if is_whole { read_tags(tags).ok() } else { None }
+/// What a note says.
+struct KeptTags<'n> {
+    /// The revision that the status has of the tags.
+    revision: &'n str,
+    /// A line for each.
+    tags: &'n str,
 }
 
-/// The tags of an image that an ImageRepository has; `why` is the reason of a failure.
+impl<'n> KeptTags<'n> {
+    /// Reads a note; `None` if it is of another image, or is not what was written.
+    fn of(note: &'n [u8], image: &str) -> Option<Self> {
+        let (head, tags) = std::str::from_utf8(note).ok()?.split_once('\n')?;
+        let (head, digest) = head.rsplit_once(' ')?;
+        let (known, revision) = head.rsplit_once(' ')?;
+        let is_whole = known == image && Digest::of(tags.as_bytes()).to_string() == digest;
+        is_whole.then_some(Self { revision, tags })
+    }
+}
+
+/// The tags of an image that an ImageRepository has; `why` is the reason of a failure. Blocks.
 ///
 /// # Errors
 /// The disk refuses.
-pub(crate) async fn tags_of(
-    context: &Context,
+pub(crate) fn tags_of(
+    store: &Store,
     object: &ImageRepository,
     image: &str,
     why: Reason,
 ) -> Result<Option<Vec<String>>, Outcome> {
-    let store = context.artifacts.clone();
-    let place = slot(object);
-    let image = image.to_owned();
-    let work = move || {
-        let tags = place.and_then(|place| read(&store, &place, &image));
-        tags.map_err(|error| {
-            let text = format!("failed to read the tags of {image}: {}", chain(&error));
-            Outcome::Failed(why, text, Wake::default())
-        })
-    };
-    blocking(why, "reading tags", work).await
+    let tags = slot(object).and_then(|place| read(store, &place, image));
+    tags.map_err(|error| {
+        let text = format!("failed to read the tags of {image}: {}", chain(&error));
+        Outcome::Failed(why, text, Wake::default())
+    })
+}
+
+/// The revision of the tags of an image that an ImageRepository has; `None` if there are none that can be read. Blocks.
+pub(crate) fn revision_of(store: &Store, object: &ImageRepository, image: &str) -> Option<String> {
+    let note = store.note(&slot(object).ok()?).ok()??;
+    KeptTags::of(&note, image).map(|kept| kept.revision.to_owned())
 }
 
 #[cfg(test)]
@@ -113,13 +129,41 @@ mod tests {
     }
 
     #[test]
+    fn the_same_tags_are_not_written_again() {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), Options::default()).unwrap();
+        let slot = Slot::new(REPOSITORY_FOLDER, "apps", "app").unwrap();
+        // A note that is written is another file.
+        let kept = |image: &str, tags: &[&str]| {
+            keep(&store, &slot, image, &list(tags)).unwrap();
+            let place = folder.path().join(slot.path()).join(".note");
+            std::fs::File::open(place).unwrap()
+        };
+        let inode = |file: &std::fs::File| file.metadata().unwrap().ino();
+        // All of them stay open, so that no number is used twice.
+        let first = kept("r.io/a", &["1", "2"]);
+        let again = kept("r.io/a", &["2", "1"]);
+        let other_tags = kept("r.io/a", &["1", "3"]);
+        let other_image = kept("r.io/b", &["1", "3"]);
+        assert_eq!(inode(&first), inode(&again));
+        assert_ne!(inode(&again), inode(&other_tags));
+        assert_ne!(inode(&other_tags), inode(&other_image));
+    }
+
+    #[test]
     fn a_list_that_was_cut_off_is_none() {
         let tags = list(&["1.0", "1.1"]);
-        let note = format!("r.io/a {}\n{}", tags.digest(), tags.stored());
-        assert_eq!(tags_in(note.as_bytes(), "r.io/a").map(|it| it.len()), Some(2));
+        let note = note("r.io/a", &tags);
+        let revision = |note: &[u8], image: &str| {
+            KeptTags::of(note, image).map(|kept| kept.revision.to_owned())
+        };
+        assert_eq!(revision(note.as_bytes(), "r.io/a"), Some(tags.checksum()));
+        assert_eq!(revision(note.as_bytes(), "r.io/b"), None);
         for end in [0, 5, note.len() - 1, note.len() - 4] {
-            assert_eq!(tags_in(&note.as_bytes()[..end], "r.io/a"), None, "{end}");
+            assert_eq!(revision(&note.as_bytes()[..end], "r.io/a"), None, "{end}");
         }
-        assert_eq!(tags_in(&[0xff, b'\n'], "r.io/a"), None);
+        assert_eq!(revision(&[0xff, b'\n'], "r.io/a"), None);
     }
 }

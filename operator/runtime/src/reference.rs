@@ -2,7 +2,7 @@
 //!
 //! They are read with windlass's own identity (Parity(flux)), and nothing of them is kept beyond the run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use objects::{Gvk, ObjectId};
@@ -10,6 +10,25 @@ use reconcile::ObjectKey;
 
 use super::object_watcher::{Moment, ObjectWatcher, ReferenceRead};
 use windlass_cluster::ClusterError;
+
+/// The most image pull secrets of a ServiceAccount that are read for a run. Differs(flux): there is no limit.
+const MAX_PULL_SECRETS: usize = 64;
+
+/// Of the image pull secrets that a ServiceAccount names, those that are read: each once, in its order.
+///
+/// # Errors
+/// They are too many, each of which may have a megabyte.
+pub fn distinct_pull_secrets(names: Vec<String>) -> Result<Vec<String>, String> {
+    let mut known = BTreeSet::new();
+    let names: Vec<String> = names.into_iter().filter(|name| known.insert(name.clone())).collect();
+    if names.len() > MAX_PULL_SECRETS {
+        return Err(format!(
+            "it names {} image pull secrets, and at most {MAX_PULL_SECRETS} are read; use a ServiceAccount with fewer",
+            names.len()
+        ));
+    }
+    Ok(names)
+}
 
 /// What a run read; [`References::watch`] ends it.
 #[must_use = "what was read is to be watched"]
@@ -88,5 +107,21 @@ impl References {
     /// Has the object woken by changes of all that was read, and of nothing that an earlier run had read.
     pub fn watch(self, node: &ObjectKey) {
         self.watcher.refer_to(node, &self.read);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_pull_secret_is_read_once_and_not_so_many_of_them() {
+        let named =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
+        let read = distinct_pull_secrets(named(&["b", "a", "b"]));
+        assert_eq!(read, Ok(named(&["b", "a"])));
+        let many = |count: usize| (0..count).map(|at| at.to_string()).collect::<Vec<_>>();
+        assert!(distinct_pull_secrets(many(MAX_PULL_SECRETS)).is_ok());
+        assert!(distinct_pull_secrets(many(MAX_PULL_SECRETS + 1)).is_err());
     }
 }

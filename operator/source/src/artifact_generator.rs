@@ -20,6 +20,7 @@ use artifactgen::{
 };
 use crds::ReconciledObject as _;
 use crds::extensions::{ArtifactGenerator, RECONCILE_ANNOTATION};
+use crds::source::ExternalArtifact;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_core::ResourceExt as _;
@@ -111,6 +112,10 @@ async fn delete(
     latest: &Latest<ArtifactGenerator>,
     object: &Arc<ArtifactGenerator>,
 ) -> Result<Option<Duration>, ClusterError> {
+    // Before, those that are in no inventory may only seem to be missing. The process ends otherwise.
+    if !context.kept.listed::<ExternalArtifact>().await {
+        return Ok(None);
+    }
     if let Ok(permit) = permit_removal(object, RemovalCause::OwnerDeleted, jiff::Timestamp::now()) {
         for name in made_names(context, object) {
             remove(&context.cluster, &context.artifacts, object, &name, permit).await?;
@@ -208,15 +213,15 @@ impl GeneratorRun<'_> {
             );
             return Ok(None);
         }
-        let trees = {
-            let _permit = context.fetching.acquire(&node.namespace).await;
-            let loading = executor::load(context, &sources, self.retry_at());
-            progress::telling(loading, self.tell()).await?
-        };
+        // Until the last artifact is made: the trees of generators that wait would take as much memory as there are of them.
+        let permit = context.fetching.acquire(&node.namespace).await;
+        let loading = executor::load(context, &sources, self.retry_at());
+        let trees = progress::telling(loading, self.tell()).await?;
         let store = context.artifacts.clone();
         let maker = ArtifactMaker::new(store, object, trees, observed);
         let making = self.make_all(Arc::new(Mutex::new(maker)));
         let inventory = progress::telling(making, self.tell()).await?;
+        drop(permit);
         let names = inventory.iter().map(|entry| entry.name.as_str());
         resolve::edges(context, node, spec, names);
         self.prune(&inventory).await?;
@@ -239,6 +244,8 @@ impl GeneratorRun<'_> {
 
     /// Whether spec, sources, files and ExternalArtifacts are as after the last run.
     async fn is_as_made(&self, sources_digest: &str) -> Result<bool, Outcome> {
+        // After a start, all files of all generators are hashed.
+        let _permit = self.context.building.acquire(&self.node.namespace).await;
         let store = self.context.artifacts.clone();
         let external = external_artifact::states(self.context, &self.object);
         let object = self.object.clone();
@@ -257,7 +264,7 @@ impl GeneratorRun<'_> {
         .await
     }
 
-    /// Makes one artifact after the other, and offers each.
+    /// Makes one artifact after the other, and offers each, with the permit of the caller.
     ///
     /// Parity(flux): what was made before one that fails is offered, and no inventory tells of it.
     async fn make_all(
@@ -268,7 +275,6 @@ impl GeneratorRun<'_> {
         let requests: Vec<ArtifactRequest> = {
             let maker = maker.clone();
             let spec = spec.clone();
-            let _permit = context.fetching.acquire(&self.node.namespace).await;
             let what = "expanding the path pattern";
             blocking(reason::BUILD_FAILED, what, move || maker.lock().requests(&spec)).await?
         };
@@ -285,7 +291,6 @@ impl GeneratorRun<'_> {
             let made = {
                 let maker = maker.clone();
                 let request = request.clone();
-                let _permit = context.fetching.acquire(&self.node.namespace).await;
                 let what = "building an artifact";
                 blocking(reason::BUILD_FAILED, what, move || maker.lock().make(&request)).await?
             };

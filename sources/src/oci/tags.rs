@@ -1,8 +1,12 @@
 //! Listing tags, page by page.
 
+use std::collections::BTreeSet;
+use std::fmt;
+
 use reqwest::Method;
 use reqwest::header::{HeaderMap, LINK};
-use serde::Deserialize;
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use super::name::is_tag;
@@ -12,10 +16,49 @@ use super::{Error, Session};
 /// How many tags are asked for at once; registries may give fewer.
 const FIRST: &str = "tags/list?n=1000";
 
+/// The longest path of a page. Real ones have a tag or a token of up to two kilobytes.
+const MAX_PAGE_PATH_BYTES: usize = 8 << 10;
+
+/// The most tags of one page: in memory, a short tag takes ten times the bytes that it has there.
+const MAX_TAGS_OF_PAGE: usize = 200_000;
+
 #[derive(Deserialize)]
 struct Page {
     #[serde(default)]
-    tags: Option<Vec<String>>,
+    tags: Option<PageTags>,
+}
+
+/// The tags of a page, without names that no tag can have.
+struct PageTags(Vec<String>);
+
+impl<'de> Deserialize<'de> for PageTags {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(PageTagsVisitor)
+    }
+}
+
+struct PageTagsVisitor;
+
+impl<'de> Visitor<'de> for PageTagsVisitor {
+    type Value = PageTags;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of tags")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> Result<PageTags, A::Error> {
+        let mut tags = Vec::new();
+        while let Some(name) = names.next_element::<String>()? {
+            if !is_tag(&name) {
+                continue;
+            }
+            if tags.len() >= MAX_TAGS_OF_PAGE {
+                return Err(A::Error::custom(format!("it has more than {MAX_TAGS_OF_PAGE} tags")));
+            }
+            tags.push(name);
+        }
+        Ok(PageTags(tags))
+    }
 }
 
 /// All tags; names that no tag can have are left out.
@@ -23,25 +66,26 @@ pub(super) async fn list(client: &Session<'_>) -> Result<Vec<String>, Error> {
     let limits = &client.remote.limits;
     let what = || format!("the list of tags of {}", client.remote.repository);
     let mut tags = Vec::new();
+    let mut known = BTreeSet::from([FIRST.to_owned()]);
     let mut path = FIRST.to_owned();
     for _ in 0..limits.pages {
         let asked = client.ask(Method::GET, &path, "application/json").await?;
         let answer = accepted(client, Method::GET, &path, asked).await?;
         let next = next(answer.headers(), &client.url(&path)?, &client.url("tags/list")?);
         let next = next.map_err(|reason| Error::Protocol { request: what(), reason })?;
-        let bytes = read(client, &path, answer, limits.page).await?;
+        let bytes = read(client, "tags/list", answer, limits.page).await?;
         let page: Page = serde_json::from_slice(&bytes).map_err(|error| Error::Protocol {
             request: what(),
             reason: format!("a page is not a list: {error}"),
         })?;
-        tags.extend(page.tags.unwrap_or_default().into_iter().filter(|tag| is_tag(tag)));
+        tags.extend(page.tags.into_iter().flat_map(|it| it.0));
         if tags.len() > limits.tags {
             return Err(Error::TooLarge { what: what(), limit: limits.tags as u64 });
         }
         match next {
             // The next page is not known, so the list is not complete.
-            Some(next) if next == path => {
-                let reason = "its `Link` leads to the same page".to_owned();
+            Some(next) if !known.insert(next.clone()) => {
+                let reason = "its `Link` leads back to an earlier page".to_owned();
                 return Err(Error::Protocol { request: what(), reason });
             }
             Some(next) => path = next,
@@ -82,7 +126,11 @@ fn page(target: &str, here: &Url, list: &Url) -> Result<String, String> {
     if next.path() != list.path() {
         return Err("its `Link` leads elsewhere".to_owned());
     }
-    Ok(format!("tags/list?{}", next.query().unwrap_or_default()))
+    let path = format!("tags/list?{}", next.query().unwrap_or_default());
+    if path.len() > MAX_PAGE_PATH_BYTES {
+        return Err(format!("its `Link` is longer than {MAX_PAGE_PATH_BYTES} bytes"));
+    }
+    Ok(path)
 }
 
 #[cfg(test)]
@@ -90,6 +138,24 @@ mod tests {
     use reqwest::header::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn a_page_has_so_many_tags_at_most_and_names_that_are_none_do_not_count() {
+        let count = |text: &str| {
+            let page: Page = serde_json::from_str(text).ok()?;
+            Some(page.tags.map_or(0, |tags| tags.0.len()))
+        };
+        assert_eq!(count(r#"{"tags":["a","","../b","__","1.0"]}"#), Some(3));
+        assert_eq!(count(r#"{"tags":null}"#), Some(0));
+        assert_eq!(count("{}"), Some(0));
+        assert_eq!(count(r#"{"tags":"a"}"#), None);
+        let page = |name: &str, names: usize| {
+            format!(r#"{{"tags":[{}]}}"#, vec![format!("\"{name}\""); names].join(","))
+        };
+        assert_eq!(count(&page("a", MAX_TAGS_OF_PAGE)), Some(MAX_TAGS_OF_PAGE));
+        assert_eq!(count(&page("a", MAX_TAGS_OF_PAGE + 1)), None);
+        assert_eq!(count(&page("", MAX_TAGS_OF_PAGE + 1)), Some(0));
+    }
 
     #[test]
     fn the_next_page_is_one_of_the_same_list() {
@@ -106,6 +172,8 @@ mod tests {
         assert!(next(r#"</v2/b/tags/list?n=2>; rel="next""#).is_err());
         assert!(next(r#"</v2/a/tags/list/../../../b?x>; rel="next""#).is_err());
         assert!(next("nonsense").is_err());
+        let long = "x".repeat(MAX_PAGE_PATH_BYTES);
+        assert!(next(&format!(r#"</v2/a/tags/list?last={long}>; rel="next""#)).is_err());
         // One among several, in one header or in two.
         let before = "</v2/a/tags/list?n=2>; rel=\"prev\"";
         let after = "</v2/a/tags/list?n=2&last=b>; rel=next";

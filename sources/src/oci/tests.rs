@@ -332,6 +332,20 @@ fn tags_are_listed_page_by_page_and_not_without_end() {
 }
 
 #[test]
+fn pages_that_lead_in_a_circle_end_with_the_first_that_was_there() {
+    let (address, log) = serve(|asked| {
+        let last = if asked.line.ends_with("last=a") { "b" } else { "a" };
+        let link = format!("</v2/team/app/tags/list?last={last}>; rel=\"next\"");
+        reply("200 OK", &[("link", &link)], r#"{"tags":["a"]}"#)
+    });
+    let remote = remote(address, Auth::Anonymous);
+    let known = RegistryCache::default();
+    let error = run(async { Session::new(&remote, &known)?.tags().await }).unwrap_err();
+    assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
+    assert_eq!(taken(&log).len(), 3, "the first page, and one of each other");
+}
+
+#[test]
 fn silence_and_a_closed_port_are_errors() {
     let (address, _) = serve(|asked| {
         if asked.line.starts_with("HEAD") {

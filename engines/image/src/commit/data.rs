@@ -1,5 +1,8 @@
 //! An update as templates see it: Go's values of Flux's types.
+//!
+//! It is made whole before a template runs. What occurs in several places is made once, and all of it is counted before.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use golang::GoRuntimeValue;
@@ -7,6 +10,15 @@ use golang::value::{Function, List, Map, Object, ReflectKind, Signature, Str, Ty
 
 use super::CommitData;
 use crate::result::{Change, ObjectChanges, ObjectIdentifier, UpdateResult};
+
+/// Bytes that a change takes beside its texts, about.
+const BYTES_PER_CHANGE: u64 = 512;
+
+/// Bytes that an object takes beside its names, about: they are fields of several structs.
+const BYTES_PER_OBJECT: u64 = 2048;
+
+/// Bytes that a place takes where a change is listed, or an entry of a map, about.
+const BYTES_PER_PLACE: u64 = 96;
 
 /// A struct without methods that templates can call.
 #[derive(Debug)]
@@ -141,6 +153,30 @@ fn object_changes_type() -> Type {
     Type::Named("update.ObjectChanges".into(), ReflectKind::Map)
 }
 
+/// About how many bytes [`template_data`] takes.
+pub(super) fn template_data_bytes(data: &CommitData<'_>) -> u64 {
+    let bytes = |strings: &[&String]| strings.iter().map(|text| text.len() as u64).sum::<u64>();
+    let of_change = |change: &Change| {
+        let Change { old_value, new_value, setter } = change;
+        BYTES_PER_CHANGE + bytes(&[old_value, new_value, setter])
+    };
+    let of_object = |object: &ObjectIdentifier| {
+        let ObjectIdentifier { api_version, kind, name, namespace } = object;
+        BYTES_PER_OBJECT + 4 * bytes(&[api_version, kind, name, namespace])
+    };
+    let objects = data.changed.objects();
+    let files = data.changed.files();
+    let values = data.values.into_iter().flatten();
+    let changes: u64 = data.changed.changes().into_iter().map(of_change).sum();
+    let names: u64 = objects.keys().map(|object| of_object(object)).sum();
+    // Each is listed below its file and below its object.
+    let listed: u64 = files.values().map(|it| it.len() as u64).sum();
+    let places = 3 * data.changed.len() as u64 + listed;
+    let files: u64 = files.keys().map(|file| BYTES_PER_PLACE + file.len() as u64).sum();
+    let values: u64 = values.map(|(name, value)| BYTES_PER_PLACE + bytes(&[name, value])).sum();
+    changes + names + BYTES_PER_PLACE * places + files + values
+}
+
 /// `source.TemplateData`.
 pub(super) fn template_data(data: &CommitData<'_>) -> GoRuntimeValue {
     let namespace = data.namespace.to_owned();
@@ -166,43 +202,58 @@ pub(super) fn template_data(data: &CommitData<'_>) -> GoRuntimeValue {
 
 fn result(result: &UpdateResult) -> GoRuntimeValue {
     let files = result.files();
+    let changes = result.changes();
+    let objects = result.objects();
+    let shared = SharedValues {
+        changes: changes.iter().map(|change| (*change, change_value(change))).collect(),
+        objects: objects.keys().map(|object| (*object, identifier(object))).collect(),
+    };
     let files = match files.is_empty() {
         true => Map::nil(object_changes_type()),
         false => Map::new(
             object_changes_type(),
-            files.into_iter().map(|(file, objects)| (Str::from(file), object_changes(objects))),
+            files.into_iter().map(|(file, objects)| (Str::from(file), shared.map(&objects))),
         ),
     };
-    let changes = result.changes();
     let changes = match changes.is_empty() {
         true => GoRuntimeValue::List(List::nil(change_type())),
-        false => list(&changes),
+        false => shared.list(&changes),
     };
-    GoRuntimeValue::object(ResultData {
-        files: GoRuntimeValue::Map(files),
-        changes,
-        objects: object_changes(result.objects()),
-    })
+    let objects = shared.map(&objects);
+    GoRuntimeValue::object(ResultData { files: GoRuntimeValue::Map(files), changes, objects })
 }
 
-fn object_changes(objects: ObjectChanges<'_>) -> GoRuntimeValue {
-    let entries = objects.into_iter().map(|(object, changes)| (identifier(object), list(&changes)));
-    GoRuntimeValue::object(ObjectChangesData { entries: entries.collect() })
+/// The values of all changes and objects, which occur in several places.
+struct SharedValues<'r> {
+    changes: BTreeMap<&'r Change, GoRuntimeValue>,
+    objects: BTreeMap<&'r ObjectIdentifier, GoRuntimeValue>,
 }
 
-fn list(changes: &[&Change]) -> GoRuntimeValue {
-    let changes = changes.iter().map(|change| {
-        let text = |text: &String| GoRuntimeValue::from(text.as_str());
-        PlainStruct::value(
-            "update.Change",
-            vec![
-                ("OldValue", text(&change.old_value)),
-                ("NewValue", text(&change.new_value)),
-                ("Setter", text(&change.setter)),
-            ],
-        )
-    });
-    GoRuntimeValue::List(List::new(change_type(), changes.collect()))
+impl SharedValues<'_> {
+    fn map(&self, objects: &ObjectChanges<'_>) -> GoRuntimeValue {
+        let entry = |(object, changes): (&&ObjectIdentifier, &Vec<&Change>)| {
+            Some((self.objects.get(*object)?.clone(), self.list(changes)))
+        };
+        let entries = objects.iter().filter_map(entry).collect();
+        GoRuntimeValue::object(ObjectChangesData { entries })
+    }
+
+    fn list(&self, changes: &[&Change]) -> GoRuntimeValue {
+        let values = changes.iter().filter_map(|change| self.changes.get(*change).cloned());
+        GoRuntimeValue::List(List::new(change_type(), values.collect()))
+    }
+}
+
+fn change_value(change: &Change) -> GoRuntimeValue {
+    let text = |text: &String| GoRuntimeValue::from(text.as_str());
+    PlainStruct::value(
+        "update.Change",
+        vec![
+            ("OldValue", text(&change.old_value)),
+            ("NewValue", text(&change.new_value)),
+            ("Setter", text(&change.setter)),
+        ],
+    )
 }
 
 /// `update.ObjectIdentifier`, which has the fields of the structs within.

@@ -8,13 +8,18 @@ fn environment() -> CommitEnvironment {
     CommitEnvironment { now: Time::from_unix(0, 0, Zone::Utc), random }
 }
 
-/// The message of one change, on a thread with the stack that it needs.
+/// The message of one change.
 fn message(template: &str) -> Result<String, CommitMessageError> {
     let mut changed = UpdateResult::default();
     let object = ObjectIdentifier { kind: "Pod".to_owned(), ..ObjectIdentifier::default() };
     let [old_value, new_value, setter] = ["a:1", "a:2", "ns:p"].map(str::to_owned);
     changed.add(&"a.yaml".into(), &Arc::new(object), Change { old_value, new_value, setter });
-    let data = CommitData { namespace: "ns", name: "auto", changed: &changed, values: None };
+    message_of(template, &changed)
+}
+
+/// The message of an update, on a thread with the stack that it needs.
+fn message_of(template: &str, changed: &UpdateResult) -> Result<String, CommitMessageError> {
+    let data = CommitData { namespace: "ns", name: "auto", changed, values: None };
     std::thread::scope(|scope| {
         let work = || commit_message(template, &data, &environment());
         let thread = std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES);
@@ -51,4 +56,41 @@ fn templates_that_do_not_end_or_make_too_much_are_errors() {
     }
     let long = "x".repeat(MAX_TEMPLATE_BYTES + 1);
     assert!(matches!(message(&long), Err(CommitMessageError::Template(_))));
+}
+
+/// One change in so many files.
+fn repeated(old_value: &str, files: usize) -> UpdateResult {
+    let object = ObjectIdentifier { kind: "Pod".to_owned(), ..ObjectIdentifier::default() };
+    let object = Arc::new(object);
+    let mut changed = UpdateResult::default();
+    for at in 0..files {
+        let [old_value, new_value, setter] = [old_value, "b", "ns:p"].map(str::to_owned);
+        let change = Change { old_value, new_value, setter };
+        changed.add(&format!("{at}.yaml").into(), &object, change);
+    }
+    changed
+}
+
+#[test]
+fn a_change_that_is_made_in_many_files_is_kept_once() {
+    let changed = repeated(&"a".repeat(100_000), 100);
+    let data = CommitData { namespace: "ns", name: "auto", changed: &changed, values: None };
+    let bytes = data::template_data_bytes(&data);
+    assert!((100_000..200_000).contains(&bytes), "{bytes}");
+    let lengths =
+        "{{ range .Changed.Changes }}{{ len .OldValue }} {{ end }}{{ len .Changed.FileChanges }}";
+    assert_eq!(message_of(lengths, &changed).unwrap(), "100000 100");
+}
+
+#[test]
+fn an_update_that_is_too_large_for_a_template_is_refused_before_it_is_made() {
+    let half = usize::try_from(MAX_DATA_BYTES).unwrap() / 2;
+    let mut changed = repeated(&"a".repeat(half), 1);
+    let object = Arc::new(ObjectIdentifier::default());
+    let [new_value, setter] = ["b", "ns:p"].map(str::to_owned);
+    let change = Change { old_value: "c".repeat(half), new_value, setter };
+    changed.add(&"z.yaml".into(), &object, change);
+    let error = message_of("{{ .Values }}", &changed).unwrap_err();
+    assert!(matches!(error, CommitMessageError::Run(_)), "{error}");
+    assert_eq!(message_of("", &changed).unwrap(), DEFAULT_MESSAGE);
 }

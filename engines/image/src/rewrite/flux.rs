@@ -39,8 +39,8 @@ const OF_KYAML: [&str; 6] = [
 /// A document of a file, with its values set.
 #[derive(Debug)]
 pub(super) struct FluxDocument {
-    /// The file; nothing for an item of a list.
-    file: Option<String>,
+    /// The file, whose documents share its name; nothing for an item of a list.
+    file: Option<Arc<str>>,
     /// A document, or the item.
     node: Node,
     object: Arc<ObjectIdentifier>,
@@ -57,15 +57,15 @@ impl FluxDocument {
     }
 
     /// What changes are listed under.
-    fn key(&self) -> String {
-        match &self.file {
-            Some(file) => file.clone(),
-            None => [PATH, LEGACY_PATH]
+    fn key(&self) -> Arc<str> {
+        let of_annotations = || {
+            [PATH, LEGACY_PATH]
                 .into_iter()
                 .map(|name| annotation(self.root(), name))
                 .find(|path| !path.is_empty())
-                .unwrap_or_default(),
-        }
+                .unwrap_or_default()
+        };
+        self.file.clone().unwrap_or_else(|| of_annotations().into())
     }
 }
 
@@ -88,6 +88,7 @@ pub(super) fn read(
     limits: &YamlLimits,
 ) -> Result<Vec<FluxDocument>, Problem> {
     let parts = text.parts()?;
+    let file: Arc<str> = file.into();
     let mut documents = Vec::new();
     for part in &parts {
         let Some(node) = document(part, limits)? else { continue };
@@ -98,7 +99,7 @@ pub(super) fn read(
                 documents.push(with_values(None, item.clone(), setters, markers, false));
             }
         } else {
-            let file = Some(file.to_owned());
+            let file = Some(Arc::clone(&file));
             documents.push(with_values(file, node, setters, markers, is_wide(part.text)));
         }
     }
@@ -128,7 +129,7 @@ fn check_metadata(root: &Node) -> Result<(), String> {
 }
 
 fn with_values(
-    file: Option<String>,
+    file: Option<Arc<str>>,
     mut node: Node,
     setters: &Setters,
     markers: &mut SeenMarkers,
@@ -210,29 +211,42 @@ pub(super) fn write(
         check_annotations(document)?;
     }
     let changed = documents.iter().filter(|document| document.is_changed);
-    let changed: BTreeSet<String> = changed.map(FluxDocument::key).collect();
+    let changed: BTreeSet<Arc<str>> = changed.map(FluxDocument::key).collect();
     for document in &documents {
-        let key: Arc<str> = document.key().into();
+        let key = document.key();
         for change in &document.changes {
             result.add(&key, &document.object, change.clone());
         }
     }
     let written: Vec<FluxDocument> =
         documents.into_iter().filter(|document| changed.contains(&document.key())).collect();
-    let paths = written.iter().map(path_of).collect::<Result<Vec<String>, _>>()?;
-    let mut files: BTreeMap<String, Vec<FluxDocument>> = BTreeMap::new();
+    let paths = written.iter().map(path_of).collect::<Result<Vec<Arc<str>>, _>>()?;
+    // The documents of a file follow each other and share its name.
+    let mut former: Option<Arc<str>> = None;
+    let mut clean: Arc<str> = Arc::default();
+    let mut files: BTreeMap<Arc<str>, Vec<FluxDocument>> = BTreeMap::new();
     for (path, document) in paths.into_iter().zip(written) {
-        if path.starts_with('/') {
-            return Err(ended("package paths may not be absolute paths"));
+        if former.as_ref().is_none_or(|former| !Arc::ptr_eq(former, &path)) {
+            clean = place_of(&path, folder)?.into();
+            former = Some(path);
         }
-        let clean = golang::path::clean(&path);
-        if clean.contains("..") {
-            let reason = format!("resource must be written under package {folder}: {clean}");
-            return Err(RewriteError::AsFlux(reason));
-        }
-        files.entry(clean).or_default().push(document);
+        files.entry(Arc::clone(&clean)).or_default().push(document);
     }
-    files.into_iter().map(|(path, documents)| Ok((path, encoded(documents)?))).collect()
+    let files = files.into_iter();
+    files.map(|(path, documents)| Ok((path.to_string(), encoded(documents)?))).collect()
+}
+
+/// The path below the folder to which a file is written.
+fn place_of(path: &str, folder: &str) -> Result<String, RewriteError> {
+    if path.starts_with('/') {
+        return Err(ended("package paths may not be absolute paths"));
+    }
+    let clean = golang::path::clean(path);
+    if clean.contains("..") {
+        let reason = format!("resource must be written under package {folder}: {clean}");
+        return Err(RewriteError::AsFlux(reason));
+    }
+    Ok(clean)
 }
 
 fn ended(reason: &str) -> RewriteError {
@@ -260,7 +274,7 @@ fn check_annotations(document: &FluxDocument) -> Result<(), RewriteError> {
             // The name of the file replaces one form after it was copied to the other one.
             (Some(file), "path") => {
                 let other = if legacy.is_empty() { own } else { legacy };
-                !other.is_empty() && other != *file
+                !other.is_empty() && other != **file
             }
             (Some(_), "index") => false,
             _ => !own.is_empty() && !legacy.is_empty() && own != legacy,
@@ -274,7 +288,7 @@ fn check_annotations(document: &FluxDocument) -> Result<(), RewriteError> {
 }
 
 /// The file that a document is written to.
-fn path_of(document: &FluxDocument) -> Result<String, RewriteError> {
+fn path_of(document: &FluxDocument) -> Result<Arc<str>, RewriteError> {
     let key = document.key();
     if !key.is_empty() {
         return Ok(key);
@@ -291,7 +305,7 @@ fn path_of(document: &FluxDocument) -> Result<String, RewriteError> {
         return Err(ended("missing Resource metadata"));
     }
     let folder = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-    Ok(format!("{folder}{}_{name}.yaml", golang::unicode::lower(kind)))
+    Ok(format!("{folder}{}_{name}.yaml", golang::unicode::lower(kind)).into())
 }
 
 /// The text of some documents.
@@ -369,5 +383,23 @@ fn clear_empty(root: &mut Node) {
     }
     if is_empty(root, "metadata") {
         remove(root, "metadata");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_documents_of_a_file_share_its_name() {
+        let text = PlainText::new("a: b\n---\nc: d\n");
+        let mut markers = SeenMarkers::default();
+        let limits = YamlLimits::default();
+        let documents = read("a.yaml", &text, &Setters::default(), &mut markers, &limits).unwrap();
+        let keys: Vec<Arc<str>> = documents.iter().map(FluxDocument::key).collect();
+        let paths: Vec<Arc<str>> =
+            documents.iter().map(|document| path_of(document).unwrap()).collect();
+        assert_eq!((keys.len(), &*keys[0]), (2, "a.yaml"));
+        assert!(keys.iter().chain(&paths).all(|name| Arc::ptr_eq(name, &keys[0])));
     }
 }

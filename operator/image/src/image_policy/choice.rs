@@ -17,15 +17,15 @@ use windlass_runtime::context::Context;
 use windlass_runtime::reference::References;
 
 use crate::registry::{RegistrySecrets, ScannedImage, session};
-use crate::tag_meter;
+use crate::{tag_meter, tag_store};
 
 /// No tag is the latest. Parity(flux).
-pub(super) const FAILURE: Reason = Reason::new("Failure");
+const FAILURE: Reason = Reason::new("Failure");
 
 /// The policy or the filter means nothing. Parity(flux).
 const INVALID_POLICY: Reason = Reason::new("InvalidPolicy");
 
-/// The latest of some tags, which are in descending order.
+/// The latest of the tags that an ImageRepository has of an image; `None` if it has none.
 ///
 /// # Errors
 /// No tag is, or the policy or the filter means nothing.
@@ -33,12 +33,20 @@ pub(super) async fn latest_tag(
     context: &Context,
     node: &ObjectKey,
     spec: &ImagePolicySpec,
-    tags: Vec<String>,
-) -> Result<String, Outcome> {
+    repository: &Arc<ImageRepository>,
+    image: String,
+) -> Result<Option<String>, Outcome> {
     let choice = choice_of(&spec.policy);
     let filter = spec.filter_tags.as_ref().map(filter_of);
+    let store = context.artifacts.clone();
+    let repository = repository.clone();
+    // All policies of an image are woken at once: there are as many lists in memory as permits.
     let _permit = context.building.acquire(&node.namespace).await;
-    let work = move || latest(&choice, filter.as_ref(), &tags);
+    let work = move || {
+        let tags = tag_store::tags_of(&store, &repository, &image, FAILURE)?;
+        let tags = tags.filter(|tags| !tags.is_empty());
+        tags.map(|tags| latest(&choice, filter.as_ref(), &tags)).transpose()
+    };
     blocking(FAILURE, "choosing the latest tag", work).await
 }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::Time;
 use crds::image::{ImageRepository, ImageRepositoryStatus, ScanResult};
+use crds::{ReconciledObject as _, Time};
 use image::{ScanDecision, ScanReason, ScanState, TagList, exclusion_list};
 use jiff::Timestamp;
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, Outcome, SHORTEST_INTERVAL, Wake, reason};
+use reconcile::{ObjectKey, Outcome, READY, SHORTEST_INTERVAL, Wake, reason};
 use sources::oci::{Error, Remote};
 use sources::reason::{AUTHENTICATION_FAILED, READ_OPERATION_FAILED};
 use windlass_cluster::error::chain;
@@ -29,8 +29,6 @@ pub(super) struct ScanRun<'r> {
     pub(super) node: &'r ObjectKey,
     pub(super) latest: &'r Latest<ImageRepository>,
     pub(super) object: &'r Arc<ImageRepository>,
-    /// Why the last scan was due, if it failed.
-    pub(super) failed_scan: Option<ScanReason>,
 }
 
 /// What a run came to.
@@ -49,21 +47,6 @@ pub(super) enum Scan {
         /// When the next scan is due.
         wait: Duration,
     },
-}
-
-/// Why a run did not come to its end.
-#[derive(Debug)]
-pub(super) struct ScanFailure {
-    /// Why a scan was due, if it was the scan that failed.
-    pub(super) scan: Option<ScanReason>,
-    /// What is said of it.
-    pub(super) outcome: Outcome,
-}
-
-impl From<Outcome> for ScanFailure {
-    fn from(outcome: Outcome) -> Self {
-        Self { scan: None, outcome }
-    }
 }
 
 /// What a scan found, as the status says it.
@@ -121,14 +104,14 @@ fn failed(error: &Error) -> Outcome {
     Outcome::Failed(READ_OPERATION_FAILED, text, wake)
 }
 
-/// Whether a scan is due. One that failed is, whatever was asked for meanwhile.
+/// Whether a scan is due. One that failed or was interrupted is, whatever was asked for meanwhile: `Ready` tells of it, also
+/// after a restart.
 ///
 /// Differs(flux): there a scan that was requested and failed is repeated at the interval only, and counts as done until then.
 fn due(
     object: &ImageRepository,
     image: &ScannedImage,
     has_tags: bool,
-    failed_scan: Option<ScanReason>,
     now: Timestamp,
 ) -> Result<ScanDecision, Outcome> {
     let spec = &object.spec;
@@ -147,12 +130,23 @@ fn due(
         has_tags: Ok(has_tags),
     };
     match state.decide(now) {
-        Ok(ScanDecision::Wait(wait)) => {
-            Ok(failed_scan.map_or(ScanDecision::Wait(wait), ScanDecision::Scan))
+        Ok(ScanDecision::Wait(_)) if !is_ready(object) => {
+            Ok(ScanDecision::Scan(ScanReason::Interval))
         }
-        Ok(scan) => Ok(scan),
+        Ok(decision) => Ok(decision),
         Err(error) => Err(Outcome::Stalled(IMAGE_URL_INVALID, error.to_string())),
     }
+}
+
+fn is_ready(object: &ImageRepository) -> bool {
+    object.condition(READY).is_some_and(|ready| ready.status == "True")
+}
+
+/// Whether the tags whose revision is `kept` are those that the status has. A process that ends between storing tags and
+/// writing the status leaves others, of which no policy was notified.
+fn is_recorded(object: &ImageRepository, kept: Option<&str>) -> bool {
+    let last = object.status.as_ref().and_then(|it| it.last_scan_result.as_ref());
+    kept.is_some() && kept == last.and_then(|it| it.revision.as_deref())
 }
 
 /// Of what a registry lists, what is kept. Takes a processor.
@@ -168,16 +162,12 @@ impl ScanRun<'_> {
     ///
     /// # Errors
     /// The spec cannot be used, something that it names is missing, or the registry does not list the tags.
-    pub(super) async fn run(&self) -> Result<Scan, ScanFailure> {
+    pub(super) async fn run(&self) -> Result<Scan, Outcome> {
         // What is refused is refused before anything is asked for.
         let image = ScannedImage::of(&self.object.spec)?;
         let mut remote = self.remote(&image).await?;
         let name = image.name.to_string();
-        // What cannot be read is listed anew. Differs(flux): an image without tags is not scanned by each run.
-        let stored = tag_store::tags_of(self.context, self.object, &name, READ_OPERATION_FAILED);
-        let has_tags = matches!(stored.await, Ok(Some(_)));
-        let now = Timestamp::now();
-        let reason = match due(self.object, &image, has_tags, self.failed_scan, now)? {
+        let reason = match self.decide(&image, &name).await? {
             ScanDecision::Scan(reason) => reason,
             ScanDecision::Wait(wait) => {
                 let status = self.object.status.as_ref();
@@ -185,9 +175,31 @@ impl ScanRun<'_> {
                 return Ok(Scan::NotDue { outcome: settled(&last), wait });
             }
         };
-        let found = self.scan(name, &mut remote, reason).await;
-        let found = found.map_err(|outcome| ScanFailure { scan: Some(reason), outcome })?;
+        let found = self.scan(name, &mut remote, reason).await?;
         Ok(Scan::Done { found, interval: image.interval.max(SHORTEST_INTERVAL) })
+    }
+
+    /// Whether a scan is due. The stored tags are read only if nothing else makes it due.
+    async fn decide(&self, image: &ScannedImage, name: &str) -> Result<ScanDecision, Outcome> {
+        let now = Timestamp::now();
+        let decision = due(self.object, image, true, now)?;
+        if matches!(decision, ScanDecision::Scan(_)) {
+            return Ok(decision);
+        }
+        let has_tags = {
+            // There are as many lists in memory as permits.
+            let _permit = self.context.building.acquire(&self.node.namespace).await;
+            let store = self.context.artifacts.clone();
+            let object = self.object.clone();
+            let name = name.to_owned();
+            // What cannot be read is listed anew. Differs(flux): an image without tags is not scanned by each run.
+            let work = move || {
+                let kept = tag_store::revision_of(&store, &object, &name);
+                Ok(is_recorded(&object, kept.as_deref()))
+            };
+            blocking(READ_OPERATION_FAILED, "reading tags", work).await?
+        };
+        due(self.object, image, has_tags, now)
     }
 
     /// The registry as the spec says it is reached. What the spec names is watched from now on.
@@ -207,13 +219,13 @@ impl ScanRun<'_> {
         reason: ScanReason,
     ) -> Result<ScannedTags, Outcome> {
         let spec = &self.object.spec;
-        let listed = {
-            let _permit = self.context.asking.acquire(&self.node.namespace).await;
-            let listing = async { session(self.context, spec, remote).await?.tags().await };
-            let listed = progress::telling(listing, self.tell(reason)).await;
-            listed.map_err(|error| failed(&error))?
-        };
+        let asking = self.context.asking.acquire(&self.node.namespace).await;
+        let listing = async { session(self.context, spec, remote).await?.tags().await };
+        let listed = progress::telling(listing, self.tell(reason)).await;
+        let listed = listed.map_err(|error| failed(&error))?;
         let _permit = self.context.building.acquire(&self.node.namespace).await;
+        // Not before: lists that wait for the other permit take memory, so they are as few as those that are read.
+        drop(asking);
         let store = self.context.artifacts.clone();
         let slot = tag_store::slot(self.object);
         let exclusions = spec.exclusion_list.clone();
@@ -292,27 +304,51 @@ mod tests {
 
     #[test]
     fn a_scan_that_failed_is_due_again_though_its_request_was_answered() {
-        let status = json!({
-            "canonicalImageName": "ghcr.io/acme/app", "observedExclusionList": ["^.*\\.sig$"],
-            "lastHandledReconcileAt": "t1",
-            "lastScanResult": {"revision": "1", "tagCount": 1, "scanTime": "2026-11-24T10:00:00Z"},
-        });
-        let asked = |token: &str| {
-            object(&json!({}), &status, &json!({"reconcile.fluxcd.io/requestedAt": token}))
+        let status = |ready: &str| {
+            json!({
+                "canonicalImageName": "ghcr.io/acme/app", "observedExclusionList": ["^.*\\.sig$"],
+                "lastHandledReconcileAt": "t1",
+                "lastScanResult":
+                    {"revision": "1", "tagCount": 1, "scanTime": "2026-11-24T10:00:00Z"},
+                "conditions": [{"type": "Ready", "status": ready, "reason": "Any", "message": "",
+                    "lastTransitionTime": "2026-11-24T10:00:00Z"}],
+            })
+        };
+        let asked = |token: &str, ready: &str| {
+            let annotations = json!({"reconcile.fluxcd.io/requestedAt": token});
+            object(&json!({}), &status(ready), &annotations)
         };
         let now: Timestamp = "2026-11-24T10:01:00Z".parse().unwrap();
-        let decide = |object: &ImageRepository, has_tags: bool, failed: Option<ScanReason>| {
+        let decide = |object: &ImageRepository, has_tags: bool| {
             let image = ScannedImage::of(&object.spec).unwrap();
-            due(object, &image, has_tags, failed, now).unwrap()
+            due(object, &image, has_tags, now).unwrap()
         };
         let wait = ScanDecision::Wait(Duration::from_secs(240));
-        assert_eq!(decide(&asked("t1"), true, None), wait);
-        let requested = ScanReason::Requested;
-        assert_eq!(decide(&asked("t2"), true, None), ScanDecision::Scan(requested));
-        assert_eq!(decide(&asked("t1"), true, Some(requested)), ScanDecision::Scan(requested));
-        assert_eq!(decide(&asked("t1"), false, None), ScanDecision::Scan(ScanReason::NoTags));
-        let other = object(&json!({"image": "ghcr.io/acme/b"}), &status, &json!({}));
-        assert_eq!(decide(&other, true, None), ScanDecision::Scan(ScanReason::NewImageName));
+        assert_eq!(decide(&asked("t1", "True"), true), wait);
+        let requested = ScanDecision::Scan(ScanReason::Requested);
+        assert_eq!(decide(&asked("t2", "True"), true), requested);
+        // Only the status says so, so it is the same after a restart.
+        for ready in ["False", "Unknown"] {
+            let again = ScanDecision::Scan(ScanReason::Interval);
+            assert_eq!(decide(&asked("t1", ready), true), again, "{ready}");
+        }
+        let no_tags = ScanDecision::Scan(ScanReason::NoTags);
+        assert_eq!(decide(&asked("t1", "True"), false), no_tags);
+        let other = object(&json!({"image": "ghcr.io/acme/b"}), &status("True"), &json!({}));
+        assert_eq!(decide(&other, true), ScanDecision::Scan(ScanReason::NewImageName));
+    }
+
+    #[test]
+    fn tags_of_which_the_status_has_another_revision_are_listed_anew() {
+        let recorded = |status: &Value, kept: Option<&str>| {
+            is_recorded(&object(&json!({}), status, &json!({})), kept)
+        };
+        let status = json!({"lastScanResult": {"revision": "1", "tagCount": 1}});
+        assert!(recorded(&status, Some("1")));
+        assert!(!recorded(&status, Some("2")), "a crash came before the status was written");
+        for (status, kept) in [(&status, None), (&json!({}), Some("1")), (&json!({}), None)] {
+            assert!(!recorded(status, kept), "{kept:?}");
+        }
     }
 
     #[test]

@@ -34,6 +34,15 @@ const FOLDER: &str = "externalartifact";
 /// The most bytes that the files of all sources may have together. Differs(flux): there is no limit.
 const MAX_SOURCE_BYTES: u64 = 1 << 30;
 
+/// Bytes that a file or folder of a source takes beside its path and body, about.
+const BYTES_PER_ENTRY: u64 = 128;
+
+/// The most bytes that the archives of one generator may have together. Differs(flux): there is no limit.
+const MAX_STORED_BYTES: u64 = 1 << 30;
+
+/// Steps that packing a byte takes, about.
+const STEPS_PER_PACKED_BYTE: u64 = 10;
+
 /// The trees of sources by their aliases.
 pub(super) type Trees = BTreeMap<String, Arc<MemoryTree>>;
 
@@ -63,7 +72,7 @@ pub(super) async fn load(
         let files = artifact::files(context, &source.artifact, source.is_elsewhere).await;
         let files = files.map_err(|error| failed(&error))?;
         // Two aliases of one artifact share its tree.
-        bytes.insert(&source.artifact.digest, files.bytes());
+        bytes.insert(&source.artifact.digest, memory(&files));
         if bytes.values().sum::<u64>() > MAX_SOURCE_BYTES {
             let text = format!(
                 "with {} the files of all sources are larger than {MAX_SOURCE_BYTES} bytes; divide the \
@@ -75,6 +84,11 @@ pub(super) async fn load(
         trees.insert(alias.clone(), files);
     }
     Ok(trees)
+}
+
+/// Bytes that a tree takes: many empty files take much, too.
+fn memory(tree: &MemoryTree) -> u64 {
+    tree.bytes().saturating_add(BYTES_PER_ENTRY.saturating_mul(tree.len() as u64))
 }
 
 /// Takes archives apart that sources have as files.
@@ -111,6 +125,8 @@ pub(super) struct ArtifactMaker {
     observed: BTreeMap<String, ObservedSource>,
     /// What all artifacts together may cost.
     meter: Meter,
+    /// How many bytes their archives may still have.
+    room: u64,
 }
 
 impl ArtifactMaker {
@@ -122,7 +138,8 @@ impl ArtifactMaker {
     ) -> Self {
         let namespace = object.namespace().unwrap_or_default();
         let meter = Meter::new(BUILD_ALLOWANCE, Stop::default());
-        Self { store, namespace, before: inventory(object), trees, observed, meter }
+        let before = inventory(object);
+        Self { store, namespace, before, trees, observed, meter, room: MAX_STORED_BYTES }
     }
 
     /// What is to be made.
@@ -153,6 +170,8 @@ impl ArtifactMaker {
         let inputs = BuildInputs { sources: &sources, tarballs: &Tarballs, limits };
         let built = build(&request.artifact, &inputs, &mut self.meter);
         let built = built.map_err(|error| failed(&error))?;
+        let steps = STEPS_PER_PACKED_BYTE.saturating_mul(built.files.bytes());
+        self.meter.steps(steps).map_err(|error| failed(&error))?;
         let contents = contents(&built.files).map_err(|error| failed(&error))?;
         let slot = Slot::new(FOLDER, &self.namespace, name).map_err(|error| failed(&error))?;
         let file = built.file_name();
@@ -175,6 +194,13 @@ impl ArtifactMaker {
                 ArchiveDigest { digest: stored.digest, size: stored.size }
             }
         };
+        self.room = self.room.checked_sub(size).ok_or_else(|| {
+            let text = format!(
+                "with it the artifacts of this ArtifactGenerator are larger than {MAX_STORED_BYTES} bytes; divide \
+                 the ArtifactGenerator"
+            );
+            failed(&text)
+        })?;
         let former = before.map(|entry| path_of(&slot, entry)).filter(|former| *former != path);
         let keep: Vec<&str> = former.as_deref().into_iter().chain([path.as_str()]).collect();
         collect(&self.store, &slot, &keep);

@@ -67,7 +67,7 @@ fn is_of(external: &ExternalArtifact, generator: &ArtifactGenerator) -> bool {
     is_named || (label.is_some() && label == generator.uid().as_ref())
 }
 
-/// The ExternalArtifacts with the label of a generator, as the watch last saw them.
+/// The ExternalArtifacts with the label of a generator that are its own, as the watch last saw them.
 pub(super) fn labelled(
     context: &Context,
     generator: &ArtifactGenerator,
@@ -79,6 +79,8 @@ pub(super) fn labelled(
         uid.is_some()
             && external.namespace() == namespace
             && external.labels().get(GENERATOR_LABEL) == uid.as_ref()
+            // Else one of another owner, which cannot be removed, would be drift for ever.
+            && is_of(external, generator)
     };
     all.into_iter().filter(is_its).collect()
 }
@@ -129,15 +131,19 @@ pub(super) async fn existing(
         }
     };
     match found {
-        Some(external) if !is_of(&external, generator) => {
-            let text = format!(
-                "ExternalArtifact `{name}` exists and was not made by this ArtifactGenerator; delete or rename either"
-            );
-            let wake = Wake::on([node_named::<ExternalArtifact>(&namespace, name)]);
-            Err(Outcome::Failed(EXTERNAL_ARTIFACT_FAILED, text, wake))
-        }
+        Some(external) if !is_of(&external, generator) => Err(taken(generator, name)),
         found => Ok(found),
     }
+}
+
+/// What it means that another owner has the ExternalArtifact of a name.
+fn taken(generator: &ArtifactGenerator, name: &str) -> Outcome {
+    let text = format!(
+        "ExternalArtifact `{name}` exists and was not made by this ArtifactGenerator; delete or rename either"
+    );
+    let namespace = generator.namespace().unwrap_or_default();
+    let wake = Wake::on([node_named::<ExternalArtifact>(&namespace, name)]);
+    Outcome::Failed(EXTERNAL_ARTIFACT_FAILED, text, wake)
 }
 
 /// What an artifact is offered by.
@@ -177,6 +183,9 @@ fn has_all(external: &ExternalArtifact, desired: &Value) -> bool {
 }
 
 /// Has an ExternalArtifact offer an artifact. Nothing is written where it does already.
+///
+/// # Errors
+/// It is not the generator's, or the API server refuses.
 pub(super) async fn offer(
     cluster: &Cluster,
     offer: &Offer<'_>,
@@ -189,7 +198,15 @@ pub(super) async fn offer(
     let is_there = |it: &&ExternalArtifact| !offer.is_spec_new && has_all(it, &desired);
     let external = match external.filter(is_there) {
         Some(external) => external.clone(),
-        None => apply(cluster, desired).await.map_err(refused)?,
+        None => {
+            // The watch may lag, and a build takes long: an owner that came meanwhile would lose it, since applying forces.
+            let namespace = offer.generator.namespace().unwrap_or_default();
+            let now = cluster.read::<ExternalArtifact>(&namespace, name).await.map_err(refused)?;
+            if now.is_some_and(|now| !is_of(&now, offer.generator)) {
+                return Err(taken(offer.generator, name));
+            }
+            apply(cluster, desired).await.map_err(refused)?
+        }
     };
     let before = status_of(&external);
     let after = offered(&external, &before, made);

@@ -11,7 +11,7 @@ use sources::reason::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
 
 use crate::image_trust::{SignaturePolicy, Verification};
 use windlass_runtime::context::Context;
-use windlass_runtime::reference::References;
+use windlass_runtime::reference::{References, distinct_pull_secrets};
 
 /// The data of a Secret.
 pub(super) type OciSecretData = BTreeMap<String, Vec<u8>>;
@@ -121,6 +121,8 @@ impl SpecReader<'_> {
                 let advice = "create it or correct spec.serviceAccountName";
                 failed(format!("serviceaccount '{place}' not found; {advice}"))
             })?;
+        let names = distinct_pull_secrets(names)
+            .map_err(|why| failed(format!("failed to get serviceaccount '{place}': {why}")))?;
         let mut secrets = Vec::new();
         let mut missing = None;
         for name in names {

@@ -99,6 +99,20 @@ async fn what_is_offered_already_is_not_written_again() {
 }
 
 #[tokio::test]
+async fn one_that_another_owner_made_during_the_build_is_not_replaced() {
+    let generator = generator();
+    let mut other = generator.clone();
+    other.metadata.name = Some("other".to_owned());
+    other.metadata.uid = Some("v".to_owned());
+    let (cluster, writes) = with_objects(vec![json!(applied(&other))]).await;
+    let request = request();
+    let it = Offer { generator: &generator, common: None, request: &request, is_spec_new: true };
+    let refused = offer(&cluster, &it, None, &made(true)).await.unwrap_err();
+    assert_eq!(refused.reason(), EXTERNAL_ARTIFACT_FAILED);
+    assert_eq!(*writes.lock(), [""; 0]);
+}
+
+#[tokio::test]
 async fn only_the_own_ones_and_their_files_are_removed() {
     let generator = generator();
     let own = applied(&generator);
