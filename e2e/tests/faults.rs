@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::api_proxy::{ApiFault, ApiProxy};
+use crds::release::AuditOperation;
+use e2e::api_proxy::{ApiFault, ApiProxy, Moment};
 use e2e::harness::flux::{Upstream, condition, inventory};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
+use e2e::harness::release_audits::audits;
 use e2e::harness::{Story, StoryTarget, Windlass};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
@@ -316,6 +318,32 @@ async fn an_object_that_is_deleted_before_its_apply_is_answered_comes_back() -> 
     story.await_applied_within("app", &revision, RECOVERY).await?;
     let map = story.await_value("map-000", "2").await?;
     ensure!(map.uid() != old, "it is the one that was deleted");
+    story.end().await
+}
+
+/// The API server carries out writes that it does not answer: the next run finds them done, and they are in its audit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_whose_answer_is_lost_is_audited_once() -> Result<()> {
+    let story = Story::begin("unanswered").await?;
+    let stage = Stage::set(&story).await?;
+    // By then statuses were written, and the objects are being applied.
+    let mut cut = stage.proxy.cut_at(COUNT / 2, Moment::After);
+    let revision = stage.push("2").await?;
+    let lost = cut.wait().await.context("another cut was ordered")?;
+    ensure!(lost.contains("/configmaps/"), "{lost}");
+    // Until the request was repeated in vain.
+    tokio::time::sleep(OUTAGE).await;
+    stage.proxy.heal();
+    story.await_applied_within("app", &revision, RECOVERY).await?;
+    let count = i64::try_from(COUNT)?;
+    let are_audited = async || {
+        let all = audits(&story).await?;
+        let applied = all.iter().filter(|it| it.spec.operation == AuditOperation::Apply);
+        let changed: i64 = applied.map(|it| it.spec.changes.changed).sum();
+        ensure!(changed <= count, "{changed} changes are in audits");
+        Ok((changed == count).then_some(()))
+    };
+    story.await_until("all changes to be in audits", RECOVERY, are_audited).await?;
     story.end().await
 }
 

@@ -139,7 +139,9 @@ async fn a_rival_of_a_release_is_named_and_left_alone_for_a_while() -> Result<()
     );
     let message = ready["message"].as_str().unwrap_or_default();
     ensure!(ready["status"] == "False" && message.starts_with(&named), "{ready}");
-    ensure!(message.ends_with("or list them in spec.driftDetection.ignore"), "{ready}");
+    let rule = r#"or add the rule {"paths":["/data/value"],"target":{"#;
+    ensure!(message.contains(rule), "{ready}");
+    ensure!(message.ends_with("}} to spec.driftDetection.ignore"), "{ready}");
     story.await_event("HelmRelease", "app", "'rival'").await?;
     // A request has it corrected at once, and the release is contested all the same.
     let version = contested.metadata.resource_version.context("it has a version")?;

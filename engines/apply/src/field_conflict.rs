@@ -1,13 +1,14 @@
 //! Other writers of the fields that we apply: the field managers that took them from us, according to `managedFields`.
 //!
-//! Here: reading them from a live object and the answer to a dry-run, and the message. Elsewhere: how often a field is
-//! corrected (`reconcile::Corrections`), taking fields over for good ([`crate::takeover`]).
+//! Here: reading them from a live object and the answer to a dry-run, and the message with the ignore rule that leaves the
+//! fields to them. Elsewhere: how often a field is corrected (`reconcile::Corrections`), taking fields over for good
+//! ([`crate::takeover`]), what rules do ([`crate::ignore`]).
 
 use std::time::Duration;
 
 use objects::{Object, ObjectId};
 use reconcile::format_duration;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::diff_paths;
 use crate::field_path::FieldPathPart;
@@ -18,7 +19,7 @@ const MAX_SHOWN_FIELDS: usize = 3;
 /// For how many fields of a rival the pointer is looked up: several may have the same one.
 const MAX_RESOLVED_FIELDS: usize = 10;
 
-/// What separates fields in a message, and how it is written in a field.
+/// What separates the parts of a message, and how it is written in a field, which must not read like another part.
 const ESCAPES: [(&str, &str); 4] = [("%", "%25"), (" ", "%20"), (",", "%2C"), (";", "%3B")];
 
 /// A field manager that owns fields that we apply.
@@ -136,25 +137,24 @@ pub fn contested_text(
         Some((live, dry_run)) => {
             let rivals = rivals(live, dry_run, manager);
             let descriptions: Vec<String> = rivals.iter().map(describe).collect();
-            let what = match descriptions.is_empty() {
-                false => descriptions.join("; "),
-                true => {
-                    match listed(&diff_paths(live, dry_run, MAX_SHOWN_FIELDS)) {
-                        // Only the managers of the fields differ.
-                        paths if paths.is_empty() => {
-                            "another client repeatedly takes over its fields".to_owned()
-                        }
-                        paths => format!("another client repeatedly sets {paths}"),
-                    }
-                }
+            let fields: Vec<String> = match rivals.is_empty() {
+                false => rivals.into_iter().flat_map(|rival| rival.fields).collect(),
+                true => diff_paths(live, dry_run, MAX_SHOWN_FIELDS),
             };
-            (
-                what,
-                format!(
-                    "stop that client, or leave the fields to it: remove them from the manifest or list them in \
-                     {ignore}"
-                ),
-            )
+            let what = match (descriptions.is_empty(), fields.is_empty()) {
+                (false, _) => descriptions.join("; "),
+                (true, false) => format!("another client repeatedly sets {}", listed(&fields)),
+                // Only the managers of the fields differ.
+                (true, true) => "another client repeatedly takes over its fields".to_owned(),
+            };
+            let how = match fields.is_empty() {
+                false => format!("add the rule {} to {ignore}", ignore_rule(id, &fields)),
+                true => format!("list them in {ignore}"),
+            };
+            let advice = format!(
+                "stop that client, or leave the fields to it: remove them from the manifest or {how}"
+            );
+            (what, advice)
         }
     };
     let pause = format_duration(pause);
@@ -178,18 +178,41 @@ fn listed(fields: &[String]) -> String {
     fields.join(", ")
 }
 
-/// The fields of the first object that a message of [`contested_text`] calls contested, as JSON pointers.
-pub fn contested_fields(message: &str) -> Vec<String> {
-    let of_first = message.split(" is contested: ").nth(1).unwrap_or_default();
-    let lists = of_first.split(" repeatedly sets ").skip(1);
-    let fields = lists.flat_map(|list| list.split(';').next().unwrap_or_default().split(", "));
-    // A message that is too long has lost its middle.
-    let whole = fields.filter(|field| field.starts_with('/') && !field.contains('…'));
-    let plain = |field: &str| {
-        let escapes = ESCAPES.iter().rev();
-        escapes.fold(field.to_owned(), |text, (plain, escape)| text.replace(*escape, plain))
-    };
-    whole.map(plain).collect()
+/// The ignore rule that leaves fields of one object to others, as it stands in a spec. `fields` are JSON pointers.
+fn ignore_rule(id: &ObjectId, fields: &[String]) -> Value {
+    let mut paths: Vec<&String> = Vec::new();
+    for field in fields {
+        if !paths.contains(&field) {
+            paths.push(field);
+        }
+    }
+    json!({"paths": paths, "target": target(id)})
+}
+
+/// The target of a rule that is for one object: its fields are regular expressions, and an empty one is for all objects.
+fn target(id: &ObjectId) -> Value {
+    let fields = [
+        ("group", &id.group),
+        ("kind", &id.kind),
+        ("namespace", &id.namespace),
+        ("name", &id.name),
+    ];
+    let given = fields.into_iter().filter(|(_, text)| !text.is_empty());
+    let patterns: Map<String, Value> =
+        given.map(|(field, text)| (field.to_owned(), quoted(text).into())).collect();
+    Value::Object(patterns)
+}
+
+/// A regular expression that only this text matches.
+fn quoted(text: &str) -> String {
+    let mut expression = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if r"\.+*?()|[]{}^$".contains(letter) {
+            expression.push('\\');
+        }
+        expression.push(letter);
+    }
+    expression
 }
 
 #[cfg(test)]
@@ -244,27 +267,55 @@ mod tests {
             text,
             "Thing/shop/a is contested: field manager 'scaler' repeatedly sets /spec/containers/1/image, \
              /spec/replicas; corrected only every 10m0s; stop that client, or leave the fields to it: remove them \
-             from the manifest or list them in spec.ignore"
+             from the manifest or add the rule {\"paths\":[\"/spec/containers/1/image\",\"/spec/replicas\"],\"target\":\
+             {\"kind\":\"Thing\",\"name\":\"a\",\"namespace\":\"shop\"}} to spec.ignore"
         );
     }
 
     #[test]
-    fn the_name_of_a_field_manager_adds_no_field_to_a_message() {
+    fn the_rule_of_a_message_leaves_the_fields_of_all_rivals_to_them_and_no_other_object() {
+        let id = ObjectId::new("apps", "web.v1", "example.com", "Widget");
+        let fields = ["/spec/a, ~1b; c%2C", "/spec/b", "/spec/b"].map(str::to_owned);
+        let rule = ignore_rule(&id, &fields);
+        assert_eq!(rule["paths"], json!(["/spec/a, ~1b; c%2C", "/spec/b"]));
+        let wanted = json!({"group": r"example\.com", "kind": "Widget", "namespace": "apps", "name": r"web\.v1"});
+        assert_eq!(rule["target"], wanted);
+        let id = ObjectId::new("", "system:a+b", "rbac.authorization.k8s.io", "ClusterRole");
+        let group = r"rbac\.authorization\.k8s\.io";
+        let wanted = json!({"group": group, "kind": "ClusterRole", "name": r"system:a\+b"});
+        assert_eq!(target(&id), wanted);
+    }
+
+    #[test]
+    fn names_of_field_managers_and_fields_read_like_no_other_part_of_a_message() {
         let set = json!({"f:spec": {"f:a, /b; c%2C": {}}});
         let dry = object(json!({}), json!([entry(OURS, "Apply", set.clone())]));
-        let names = ["x' repeatedly sets /spec; y", "x repeatedly sets /spec repeatedly sets y"];
-        for name in names {
-            let live = object(json!({}), json!([entry(name, "Update", set.clone())]));
-            let found = Some((&live, &dry));
-            let pause = Duration::from_secs(2);
-            let text = contested_text(&live.id(), found, OURS, "spec.ignore", pause);
-            assert_eq!(contested_fields(&text), ["/spec/a, ~1b; c%2C"], "{text}");
-        }
+        let name = "x' repeatedly sets /spec; y";
+        let live = object(json!({}), json!([entry(name, "Update", set)]));
+        let found = Some((&live, &dry));
+        let pause = Duration::from_secs(2);
+        let text = contested_text(&live.id(), found, OURS, "spec.ignore", pause);
+        let says = "field manager 'x__repeatedly_sets_/spec__y' repeatedly sets /spec/a%2C%20~1b%3B%20c%252C; corrected";
+        assert!(text.contains(says), "{text}");
+        assert!(text.contains(r#"add the rule {"paths":["/spec/a, ~1b; c%2C"],"#), "{text}");
         let live = object(json!({"a;b, /c": 1}), json!([]));
         let dry = object(json!({"a;b, /c": 2}), json!([]));
         let found = Some((&live, &dry));
+        let text = contested_text(&live.id(), found, OURS, "spec.ignore", pause);
+        assert!(
+            text.contains("another client repeatedly sets /spec/a%3Bb%2C%20~1c; corrected"),
+            "{text}"
+        );
+        assert!(text.contains(r#"add the rule {"paths":["/spec/a;b, ~1c"],"#), "{text}");
+    }
+
+    #[test]
+    fn where_only_the_managers_of_fields_differ_no_rule_is_named() {
+        let live = object(json!({"v": 1}), json!([]));
+        let found = Some((&live, &live));
         let text = contested_text(&live.id(), found, OURS, "spec.ignore", Duration::from_secs(2));
-        assert_eq!(contested_fields(&text), ["/spec/a;b, ~1c"], "{text}");
+        assert!(text.contains("another client repeatedly takes over its fields"), "{text}");
+        assert!(text.ends_with("or list them in spec.ignore"), "{text}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::compare::has_drifted;
-use crate::takeover::take_over_except;
+use crate::takeover::{is_in, take_over_except};
 
 /// Which objects a rule is for; an empty field matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -93,6 +93,11 @@ impl Rules {
     /// Whether no rule is for this object.
     pub fn leave_alone(&self, manifest: &Object) -> bool {
         self.paths(manifest).next().is_none()
+    }
+
+    /// Whether others may change a field of an object with all that is in it. `path` are the parts of its JSON pointer.
+    pub fn ignores(&self, manifest: &Object, path: &[&str]) -> bool {
+        self.paths(manifest).any(|pointer| is_in(&pointer.0, path))
     }
 
     /// The digest of a manifest as it is applied by these rules: another one where other fields of it are ignored.

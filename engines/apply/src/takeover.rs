@@ -71,7 +71,7 @@ pub(crate) fn removes(patch: &Value, map: &str, key: &str) -> bool {
 }
 
 /// Whether a JSON pointer names a path or what that is in.
-fn is_in(pointer: &[String], path: &[&str]) -> bool {
+pub(crate) fn is_in(pointer: &[String], path: &[&str]) -> bool {
     pointer.len() <= path.len() && pointer.iter().zip(path).all(|(one, other)| one == other)
 }
 

@@ -86,6 +86,13 @@ impl ClusterError {
         self.is_busy() || (self.is_transient() && !is_of_webhook)
     }
 
+    /// A write that failed with this may have been carried out all the same: it got no answer, or one that says that something
+    /// behind the server gave none in time. Only an observation of the object tells.
+    pub fn may_be_done(&self) -> bool {
+        let is_put_off = matches!(self.code(), Some(401 | 429));
+        self.is_of_server() && !is_put_off
+    }
+
     /// The server says of the object itself that it is not there.
     ///
     /// The 404 of a path that is not served (a version that is gone, a proxy in between) says nothing about objects.
@@ -263,6 +270,21 @@ mod tests {
             assert_eq!((error.is_transient(), error.is_busy()), (transient, busy), "{code}");
         }
         assert!(ClusterError::NoAnswer(String::new()).is_busy());
+    }
+
+    #[test]
+    fn a_write_may_be_done_unless_it_was_refused() {
+        let refused = |code: u16, message: &str| {
+            ClusterError::Refused(Status::failure(message, "").with_code(code).boxed())
+        };
+        assert!(ClusterError::NoAnswer("the connection was lost".to_owned()).may_be_done());
+        assert!(refused(500, "etcdserver: request timed out").may_be_done());
+        assert!(refused(504, "Timeout: request did not complete within 34s").may_be_done());
+        for code in [400, 401, 403, 404, 409, 422, 429] {
+            assert!(!refused(code, "no").may_be_done(), "{code}");
+        }
+        assert!(!refused(500, "failed calling webhook \"a.example.com\"").may_be_done());
+        assert!(!ClusterError::Withheld(String::new()).may_be_done());
     }
 
     #[test]

@@ -26,7 +26,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apply::changes::ObjectChange;
 use apply::{Apply, ApplyDesiredState, FailedWait};
 use crds::kustomize::Kustomization;
 use crds::{Artifact, ReconciledObject as _};
@@ -38,7 +37,7 @@ use reconcile::{
 };
 use tree::Trace;
 
-use self::audit::{About, Attempts};
+use self::audit::{About, Attempts, RunChanges};
 use self::build::BuildOutcome;
 use self::executor::{ApplySettings, KustomizationExecutor, Verify};
 use self::inputs::Inputs;
@@ -58,6 +57,7 @@ use windlass_runtime::object_watcher::Ownership;
 use windlass_runtime::permit::Priority;
 use windlass_runtime::reference::References;
 use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::unanswered_writes::UnansweredWrites;
 use windlass_runtime::{artifact, hold, hold_conditions, progress, source_reference, window};
 
 /// Field manager of what Kustomizations apply.
@@ -89,6 +89,8 @@ pub struct KustomizationState {
     retries: Retries,
     /// Objects that another manager changes again and again.
     contests: Arc<Mutex<Contests>>,
+    /// Writes that the API server did not answer.
+    unanswered: Arc<Mutex<UnansweredWrites>>,
     /// The desired state that was applied and that runs wait for.
     waiting: Option<Waiting>,
     /// The changes of attempts without an audit yet.
@@ -144,7 +146,7 @@ struct KustomizationRunResults {
     /// Objects that were healthy when last observed, and the resourceVersions in which they were.
     healthy: BTreeMap<ObjectId, u64>,
     /// The changes of the run, for its audit.
-    audited: Vec<ObjectChange>,
+    audited: RunChanges,
 }
 
 type KustomizationRunReport = applier::RunReport<KustomizationController>;
@@ -237,7 +239,7 @@ impl ApplierKind for KustomizationController {
     fn moved(own: &mut KustomizationState) {
         (own.settled, own.verify_at, own.healthy) = (None, None, None);
         (own.waiting, own.failed_wait) = (None, None);
-        own.contests = Arc::default();
+        (own.contests, own.unanswered) = (Arc::default(), Arc::default());
         own.applied.moved();
     }
 
@@ -441,7 +443,7 @@ impl Session<'_> {
             Ok(passed) => passed,
             Err(stopped) => return self.not_begun(object, &judged, stopped).await,
         };
-        let (healthy, contests) = {
+        let (healthy, contests, unanswered) = {
             let mut memory = self.memory();
             memory.settled = None;
             if !is_correction {
@@ -450,7 +452,7 @@ impl Session<'_> {
             let healthy = memory.healthy.take();
             let healthy = healthy.filter(|(of, _)| of.is_same_build(&judged));
             let healthy = healthy.filter(|_| verify == Verify::Drifted).map(|(_, ids)| ids);
-            (healthy, memory.contests.clone())
+            (healthy, memory.contests.clone(), memory.unanswered.clone())
         };
         let apply_settings = ApplySettings {
             verify,
@@ -463,6 +465,7 @@ impl Session<'_> {
             failed_wait: self.failed_wait(&judged),
             is_correction,
             contests,
+            unanswered,
             secrets: desired_kustomization.secrets.clone(),
             ignore: desired_kustomization.ignore.clone(),
             retry_at: self.in_future(timeouts.retry),

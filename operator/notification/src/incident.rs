@@ -266,7 +266,7 @@ impl IncidentRun {
         let now = jiff::Timestamp::now();
         self.deliveries.retain(|key| {
             let provider = self.context.seen::<Provider>(&key.namespace, &key.name);
-            deliveries::is_judged(provider.as_deref(), now)
+            deliveries::judged_uid(provider.as_deref(), now)
         });
         let is_failing = self.deliveries.has_failures();
         let is_kept = self.book.is_kept(self.delivery.incidents.are_wanted(), is_failing).await;
@@ -286,7 +286,12 @@ impl IncidentRun {
         }
         let subscribers = if is_kept { self.delivery.incidents.subscribers() } else { Vec::new() };
         let listed = ListedKinds::of(&self.rows, &self.context);
-        let is_needed = is_kept && (is_failing || self.book.has_unfinished());
+        let is_at_rest = |incident: &Incident| {
+            deliveries::is_at_rest(incident, now, |namespace, name| {
+                self.context.seen::<Provider>(namespace, name)
+            })
+        };
+        let is_needed = is_kept && (is_failing || self.book.has_unfinished(is_at_rest));
         if subscribers.is_empty() && !is_needed {
             self.send_suppressed(&listed).await;
             if is_kept {

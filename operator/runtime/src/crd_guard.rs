@@ -16,6 +16,9 @@ pub mod object_check;
 mod policy;
 mod removal;
 
+use std::borrow::Cow;
+
+use apply::ignore::Rules;
 use crdguard::ChangeVerdict;
 use objects::{Gvk, Object};
 use reconcile::RemovalPermit;
@@ -71,12 +74,20 @@ pub struct Guard<'a> {
     target: &'a ClusterTarget,
     /// Where the object is that applies there.
     namespace: &'a str,
+    /// Which fields of manifests others may change, if there are such rules.
+    ignore: Option<&'a Rules>,
 }
 
 impl<'a> Guard<'a> {
     /// The guard at a target, for an object in `namespace` that applies definitions there.
     pub fn new(context: &'a Context, target: &'a ClusterTarget, namespace: &'a str) -> Self {
-        Self { context, target, namespace }
+        Self { context, target, namespace, ignore: None }
+    }
+
+    /// The same for manifests that are written by rules about fields which others may change.
+    #[must_use]
+    pub fn ignoring(self, rules: &'a Rules) -> Self {
+        Self { ignore: Some(rules), ..self }
     }
 
     fn is_off(&self) -> bool {
@@ -138,14 +149,25 @@ impl<'a> Guard<'a> {
         if self.is_trusted() && policy.forces(&live) {
             return Ok(ManifestPermission::Allowed);
         }
-        let dry = self.target.cluster.apply(&resource, manifest, manager, Mode::DryRun).await;
+        let none = Rules::default();
+        let rules = self.ignore.unwrap_or(&none);
+        let payload = match rules.leave_alone(manifest) {
+            true => Cow::Borrowed(manifest),
+            false => Cow::Owned(rules.payload(manifest, &live, manager)),
+        };
+        let dry = self.target.cluster.apply(&resource, &payload, manager, Mode::DryRun).await;
+        let overrides = &self.context.settings.override_manager;
         let new = match dry {
-            Ok(dry) => self.without_what_goes(dry, &live, manifest, manager),
+            // Which fields are taken over is decided by the manifest, and what they become by what is written.
+            Ok(dry) if rules.take_over(manifest, &live, manager, overrides).is_some() => {
+                without_what_goes(dry, &payload, rules)
+            }
+            Ok(dry) => dry,
             Err(error) if error.is_of_server() => return Err(error),
             // A user who may not write it learns nothing of its objects; the write is refused all the same.
             Err(error) if error.code() == Some(403) => return Ok(ManifestPermission::Allowed),
-            // The API server rejects it; the guard judges the manifest as it is.
-            Err(_) => manifest.clone(),
+            // The API server rejects it; the guard judges what would be written as it is.
+            Err(_) => payload.into_owned(),
         };
         Ok(match self.judged(&live, &new).await? {
             None if migrate::is_needed(&live, &new).unwrap_or(false) => {
@@ -154,29 +176,6 @@ impl<'a> Guard<'a> {
             None => ManifestPermission::Allowed,
             Some(lines) => ManifestPermission::Refused(refused(&live, &lines, self.is_trusted())),
         })
-    }
-
-    /// Removes from the result of a dry-run the fields that the write will remove. Before the write windlass takes
-    /// fields over from other tools, which a dry-run does not do, and the write removes those that the manifest lacks.
-    fn without_what_goes(
-        &self,
-        mut dry: Object,
-        live: &Object,
-        manifest: &Object,
-        manager: &str,
-    ) -> Object {
-        let overrides = &self.context.settings.override_manager;
-        if apply::take_over(live, manager, overrides).is_none() {
-            return dry;
-        }
-        let has = |field: &str| manifest.get("spec").is_some_and(|it| !it[field].is_null());
-        let spec = dry.fields_mut().get_mut("spec").and_then(Value::as_object_mut);
-        if let Some(spec) = spec {
-            for field in ["conversion", "preserveUnknownFields"].iter().filter(|it| !has(it)) {
-                spec.remove(*field);
-            }
-        }
-        dry
     }
 
     /// Why the new definition must not replace the live one, as lines of a message; `None` if it may.
@@ -300,6 +299,20 @@ impl<'a> Guard<'a> {
     }
 }
 
+/// A dry-run does not know of fields of other tools that are taken over before the write, and are removed by it if the
+/// manifest lacks them. Those that others may change by the rules are not taken over.
+fn without_what_goes(mut dry: Object, manifest: &Object, rules: &Rules) -> Object {
+    let has = |field: &str| manifest.get("spec").is_some_and(|it| !it[field].is_null());
+    let stays = |field: &str| has(field) || rules.ignores(manifest, &["spec", field]);
+    let spec = dry.fields_mut().get_mut("spec").and_then(Value::as_object_mut);
+    if let Some(spec) = spec {
+        for field in ["conversion", "preserveUnknownFields"].iter().filter(|it| !stays(it)) {
+            spec.remove(*field);
+        }
+    }
+    dry
+}
+
 /// The resource of definitions.
 pub(crate) fn definitions() -> Resource {
     let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
@@ -335,4 +348,37 @@ fn refused(live: &Object, lines: &[String], is_trusted: bool) -> String {
         "CustomResourceDefinition {name} is not written, because it does not fit the objects that exist:{list}\n\
          change the objects or the definition; {force}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use apply::ignore::IgnoreTarget;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_that_others_may_change_are_not_judged_as_if_the_write_removed_them() {
+        let definition = |spec: Value| {
+            let text = "apiextensions.k8s.io/v1";
+            let metadata = json!({"name": "widgets.acme.io"});
+            Object::new(json!({"apiVersion": text, "kind": "CustomResourceDefinition",
+                "metadata": metadata, "spec": spec}))
+            .unwrap()
+        };
+        let manifest = definition(json!({"group": "acme.io"}));
+        let dry = definition(json!({"group": "acme.io", "conversion": {"strategy": "Webhook"},
+            "preserveUnknownFields": true}));
+        let left = |paths: &[&str]| {
+            let paths: Vec<String> = paths.iter().map(|it| (*it).to_owned()).collect();
+            let rules = Rules::new(&[(IgnoreTarget::default(), paths)]).unwrap();
+            let left = without_what_goes(dry.clone(), &manifest, &rules);
+            let spec = left.get("spec").and_then(Value::as_object).cloned().unwrap_or_default();
+            spec.keys().cloned().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(left(&[]), "group");
+        assert_eq!(left(&["/spec/conversion"]), "conversion group");
+        assert_eq!(left(&["/spec/conversion/webhook/clientConfig/caBundle"]), "group");
+        assert_eq!(left(&["/spec"]), "conversion group preserveUnknownFields");
+    }
 }

@@ -7,8 +7,8 @@
 //! ([`gate`], [`hold`], [`window`], [`lifecycle`]); and what is said of it ([`record`], [`progress`],
 //! [`hold_conditions`], [`audit`]).
 //! What appliers share: their run ([`applier`]), how they name the source of their files ([`source_reference`]), what
-//! builds of files take ([`build`], [`time_limit`], [`random`]), the guard of definitions ([`crd_guard`]), and the Pods
-//! behind a failure ([`workload_pods`]).
+//! builds of files take ([`build`], [`time_limit`], [`random`]), the guard of definitions ([`crd_guard`]), writes that may
+//! have been done ([`unanswered_writes`]), and the Pods behind a failure ([`workload_pods`]).
 //! Elsewhere: sources (crate `source-controller`), Kustomizations (crate `kustomize-controller`), HelmReleases and
 //! Helmfiles (crate `helm-controller`), notifications (crate `notification-controller`), the Kubernetes client (crate
 //! `windlass-cluster`), flags (crate `windlass-serve`), decisions (engines `reconcile`, `apply` and `release`).
@@ -49,6 +49,7 @@ pub mod run_error;
 pub mod source_reference;
 pub mod target;
 pub mod time_limit;
+pub mod unanswered_writes;
 pub mod unsupported;
 pub mod window;
 pub mod work_queue;

@@ -1,7 +1,6 @@
 //! Advice about what could not be built or applied: what to correct, and where.
 
 use objects::{Object, ObjectId};
-use serde_json::{Map, Value, json};
 
 use super::{About, is_plain, windlass_name};
 use crate::condition::{condition, exhausted, text};
@@ -93,7 +92,7 @@ pub(super) fn refused(cause: &Cause, about: About<'_>) -> Help {
     };
     let files = owner.and_then(place).map(|place| format!(" in {place}")).unwrap_or_default();
     if let Some(owner) = owner.filter(|it| is_contested(it)) {
-        return (contested(cause, owner, is_own, &files), None);
+        return (contested(id, owner, is_own, &files), None);
     }
     if apply::refusal::says_immutable(&cause.text) {
         let is_release = owner.is_some_and(|it| it.kind() != "Kustomization");
@@ -132,51 +131,22 @@ fn is_contested(owner: &Object) -> bool {
     ready.is_some_and(|said| said.reason == reconcile::reason::CONTESTED.as_str())
 }
 
-/// What helps where another client keeps changing what is applied: the manifest is right.
-fn contested(cause: &Cause, owner: &Object, is_own: bool, files: &str) -> String {
-    let id = &cause.object;
-    let subject = id.subject();
-    let paths = apply::field_conflict::contested_fields(&cause.text);
-    if is_own || paths.is_empty() {
-        return format!(
-            "stop the client that keeps changing or deleting what the message names, or remove it from the manifests{files}"
-        );
-    }
+/// What helps where another client keeps changing what is applied: the manifest is right. The message names the fields, and
+/// has the rule that leaves them to that client.
+fn contested(id: &ObjectId, owner: &Object, is_own: bool, files: &str) -> String {
+    let what = match is_own {
+        true => "what the message names".to_owned(),
+        false => id.subject(),
+    };
     let field = match owner.kind() {
         "Kustomization" => "spec.ignore",
         _ => "spec.driftDetection.ignore",
     };
-    let rule = json!({"paths": paths, "target": target(id)});
     format!(
-        "stop the client that keeps changing {subject}, or leave these fields to it: add the rule {rule} to {field} of {}",
+        "stop the client that keeps changing or deleting {what}, remove that from the manifests{files}, or leave its fields to \
+         the client: add the rule that the message has to {field} of {}",
         owner.id().subject()
     )
-}
-
-/// The target of a rule that is for one object: its fields are regular expressions, and an empty one is for all objects.
-fn target(id: &ObjectId) -> Value {
-    let fields = [
-        ("group", &id.group),
-        ("kind", &id.kind),
-        ("namespace", &id.namespace),
-        ("name", &id.name),
-    ];
-    let given = fields.into_iter().filter(|(_, text)| !text.is_empty());
-    let patterns: Map<String, Value> =
-        given.map(|(field, text)| (field.to_owned(), quoted(text).into())).collect();
-    Value::Object(patterns)
-}
-
-/// A regular expression that only this text matches.
-fn quoted(text: &str) -> String {
-    let mut expression = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if r"\.+*?()|[]{}^$".contains(letter) {
-            expression.push('\\');
-        }
-        expression.push(letter);
-    }
-    expression
 }
 
 /// Whether a refusal is about rights, and not about a quota or a policy.
@@ -249,17 +219,6 @@ fn named(word: &str) -> Option<ObjectId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_rule_is_for_no_other_object() {
-        let id = ObjectId::new("apps", "web.v1", "example.com", "Widget");
-        let fields = json!({"group": r"example\.com", "kind": "Widget", "namespace": "apps", "name": r"web\.v1"});
-        assert_eq!(target(&id), fields);
-        let id = ObjectId::new("", "system:a+b", "rbac.authorization.k8s.io", "ClusterRole");
-        let group = r"rbac\.authorization\.k8s\.io";
-        let fields = json!({"group": group, "kind": "ClusterRole", "name": r"system:a\+b"});
-        assert_eq!(target(&id), fields);
-    }
 
     #[test]
     fn the_log_of_a_job_that_a_message_names_is_printed_by_a_command() {

@@ -11,7 +11,7 @@ use crds::release::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use objects::{Object, ObjectId};
-use reconcile::{ObjectKey, ROLLBACK};
+use reconcile::{ObjectKey, ROLLBACK, Time};
 use release::audit::{self as release_audit, AuditedRevision, Cause, OperationOutcome, Span};
 use release::status::RefusedOperation;
 use release::{Action, Origin, Record, ReleaseDesiredState};
@@ -189,6 +189,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         record: &Record,
         changes: Vec<ObjectChange>,
         faults: &[String],
+        started: Time,
     ) {
         let now = jiff::Timestamp::now();
         let stretch = audit::stretch(now);
@@ -212,7 +213,7 @@ impl<O: Owner> ReleaseExecutor<O> {
                 false => AuditOutcome::Failed,
             },
             message: text(faults.join("\n")),
-            started: when(now),
+            started: when(started.min(now)),
             ended: when(now),
             ..ReleaseAuditSpec::default()
         };

@@ -52,6 +52,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         };
         let ids: BTreeSet<&ObjectId> = members.iter().map(|member| &member.id).collect();
         self.contests().retain(|id| ids.contains(id));
+        self.unanswered().retain(|id| ids.contains(id));
         let action = self.journal(record.version).map(|it| it.action);
         let is_rollback = action == Some(Action::Rollback);
         let observations: Vec<_> =
@@ -59,6 +60,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let width = usize::from(self.context.settings.concurrent_ssa);
         let found: Vec<Result<DriftComparison, ClusterError>> =
             stream::iter(observations).buffered(width).collect().await;
+        self.report_answered_late(record).await;
         let mut drifted = Vec::new();
         let mut text = String::new();
         let mut faults = Vec::new();
@@ -195,6 +197,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let since = watcher.now();
         let cluster = &self.target.cluster;
         let Some(live) = cluster.get(resource, &id.namespace, &id.name).await? else {
+            self.unanswered().forget(id);
             return Ok(DriftComparison::Missing);
         };
         if has(&live, SWITCH, "disabled") {
@@ -208,9 +211,12 @@ impl<O: Owner> ReleaseExecutor<O> {
         };
         let dry = cluster.apply(resource, &payload, MANAGER, Mode::DryRun).await?;
         if !rules.have_drifted(&live, &dry) {
+            let write = self.unanswered().take_applied(id, &digest);
+            self.known().answered_late.extend(write.map(|write| (id.clone(), write)));
             watcher.applied(&self.node, resource, digest, &live, since);
             return Ok(DriftComparison::Same);
         }
+        self.unanswered().forget(id);
         if is_rollback && self.is_left_alone(&payload).await? {
             return Ok(DriftComparison::Same);
         }

@@ -18,6 +18,7 @@ use windlass_runtime::context::Context;
 use windlass_runtime::field_conflict::Contests;
 use windlass_runtime::permit::Priority;
 use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::unanswered_writes::UnansweredWrites;
 
 /// The state of a release that this process keeps between runs.
 #[derive(Default)]
@@ -33,6 +34,8 @@ struct DriveState {
     under_way: Option<bool>,
     /// Objects that another manager changes again and again.
     contests: Arc<Mutex<Contests>>,
+    /// Corrections of drift that the API server did not answer.
+    unanswered: Arc<Mutex<UnansweredWrites>>,
     /// Runs that failed in a row.
     retries: Retries,
 }
@@ -121,6 +124,10 @@ pub(crate) async fn drive<O: Owner>(
     target.watcher().begins_observing(node);
     let priority = if memory.of().wait.is_some() { Priority::Resume } else { Priority::New };
     let permit = target.applying().run_permit_in(priority, &node.namespace).await;
+    let (contests, unanswered) = {
+        let memory = memory.of();
+        (memory.contests.clone(), memory.unanswered.clone())
+    };
     let executor = ReleaseExecutor {
         context: context.clone(),
         target: target.clone(),
@@ -128,7 +135,8 @@ pub(crate) async fn drive<O: Owner>(
         node: node.clone(),
         owner: owner.clone(),
         desired_release: desired_release.clone(),
-        contests: memory.of().contests.clone(),
+        contests,
+        unanswered,
         known: Mutex::default(),
     };
     let desired = &desired_release.desired;

@@ -41,6 +41,7 @@ use windlass_runtime::object_watcher::{AwaitedObject, Moment};
 use windlass_runtime::permit::RunPermit;
 use windlass_runtime::rights_watch::rights;
 use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::unanswered_writes::{UnansweredWrite, UnansweredWrites};
 
 /// When something is tried again that failed through no fault of the spec.
 const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -69,6 +70,8 @@ pub(super) struct ObservedReleaseState {
     pub(super) rivals: BTreeMap<ObjectId, String>,
     /// Objects that drifted, as they are applied.
     pub(super) drifted: Vec<DriftedObject>,
+    /// Corrections of earlier runs without an answer that turned out to be done.
+    pub(super) answered_late: Vec<(ObjectId, UnansweredWrite)>,
     /// The uids of events of lifecycles that nothing waits for any more.
     dismissed: BTreeSet<String>,
     /// The spec is not what the run began with.
@@ -108,6 +111,8 @@ pub(super) struct ReleaseExecutor<O> {
     pub(super) desired_release: Arc<DesiredRelease>,
     /// Objects that another manager changes again and again.
     pub(super) contests: Arc<Mutex<Contests>>,
+    /// Corrections of drift that the API server did not answer.
+    pub(super) unanswered: Arc<Mutex<UnansweredWrites>>,
     pub(super) known: Mutex<ObservedReleaseState>,
 }
 
@@ -175,6 +180,10 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     pub(super) fn contests(&self) -> MutexGuard<'_, Contests> {
         self.contests.lock()
+    }
+
+    pub(super) fn unanswered(&self) -> MutexGuard<'_, UnansweredWrites> {
+        self.unanswered.lock()
     }
 
     /// The newest revision, as the run knows it.
@@ -417,14 +426,38 @@ impl<O: Owner> ReleaseExecutor<O> {
         let CorrectionReport { changed, faults, stopped } = self.correct_objects(&record).await;
         let reasons = faults.iter().map(String::as_str).chain(stopped.as_ref().map(Outcome::text));
         let faults: Vec<String> = reasons.map(|it| self.desired_release.masked(it)).collect();
-        if let Some(event) = corrected(&self.owner.status(), &record, &changed) {
-            self.owner.announce(event);
-        }
-        self.audit_correction(&record, changed, &faults).await;
+        self.report_correction(&record, changed, &faults, jiff::Timestamp::now()).await;
         if let Some(outcome) = stopped {
             return Err(outcome);
         }
         Ok((!faults.is_empty()).then(|| faults.join("\n")))
+    }
+
+    /// Announces and audits a correction of drift that started at a time.
+    async fn report_correction(
+        &self,
+        record: &Record,
+        changed: Vec<ObjectChange>,
+        faults: &[String],
+        started: Time,
+    ) {
+        if let Some(event) = corrected(&self.owner.status(), record, &changed) {
+            self.owner.announce(event);
+        }
+        self.audit_correction(record, changed, faults, started).await;
+    }
+
+    /// Announces and audits corrections of earlier runs that had no answer, and that this one found done.
+    pub(super) async fn report_answered_late(&self, record: &Record) {
+        let writes = std::mem::take(&mut self.known().answered_late);
+        let Some(started) = writes.iter().map(|(_, write)| write.sent).min() else { return };
+        let change = |(id, write): (ObjectId, UnansweredWrite)| {
+            let is_new = write.action == apply::Action::Created;
+            let what = if is_new { What::Added } else { What::Changed };
+            ObjectChange { id, what, fields: Vec::new() }
+        };
+        let changed = writes.into_iter().map(change).collect();
+        self.report_correction(record, changed, &[], started).await;
     }
 
     /// Does a step; what came of it is its outcome.

@@ -21,6 +21,7 @@ use windlass_cluster::discovery::Resource;
 use windlass_cluster::objects::Mode;
 use windlass_runtime::crd_guard;
 use windlass_runtime::crd_guard::claims::UNOWNED;
+use windlass_runtime::unanswered_writes::UnansweredWrite;
 
 /// The result of applying the objects of a revision.
 #[derive(Default)]
@@ -409,6 +410,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         report: &mut CorrectionReport,
     ) -> Result<(), Outcome> {
         let DriftedObject { member, payload, fields } = drifted;
+        let subject = self.manifest_digest(&member.object);
         let member = Member { object: payload, ..member };
         let refused = match self.guarded([&member.object].into_iter()).await?.pop() {
             Some((_, crd_guard::ManifestPermission::Skipped)) => return Ok(()),
@@ -423,6 +425,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             return Ok(());
         }
         let journal = Journal { action: Action::Upgrade, ..self.idle_journal(record) };
+        let sent = jiff::Timestamp::now();
         match self.write(&member, None, WriteMode::Server, false, &journal).await {
             Ok(_) => {
                 let what = if fields.is_some() { What::Changed } else { What::Added };
@@ -430,6 +433,13 @@ impl<O: Owner> ReleaseExecutor<O> {
                 report.changed.push(ObjectChange { id: member.id, what, fields });
             }
             Err(Unwritten { error, .. }) if error.is_of_server() => {
+                if error.may_be_done() {
+                    let is_new = fields.is_none();
+                    let action =
+                        if is_new { apply::Action::Created } else { apply::Action::Configured };
+                    let write = UnansweredWrite { action, subject, sent };
+                    self.unanswered().put(&member.id, write);
+                }
                 return Err(self.no_answer(&error));
             }
             Err(Unwritten { error, .. }) => {

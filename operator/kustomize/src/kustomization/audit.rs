@@ -27,6 +27,21 @@ use windlass_runtime::kind::REQUESTED_AT;
 use windlass_runtime::record::conditions_of;
 use windlass_runtime::{hold_conditions, source_reference};
 
+/// What a run changed.
+#[derive(Default)]
+pub(super) struct RunChanges {
+    pub(super) objects: Vec<ObjectChange>,
+    /// When the first of them was sent that an earlier run got no answer to.
+    pub(super) unanswered_since: Option<Time>,
+}
+
+impl RunChanges {
+    /// When the first of them was sent, by a run that began at a time or before it.
+    fn started(&self, began: Time) -> Time {
+        self.unanswered_since.map_or(began, |since| since.min(began))
+    }
+}
+
 /// The attempts whose audit is not written yet.
 #[derive(Default)]
 pub(super) struct Attempts {
@@ -42,7 +57,10 @@ struct Attempt {
     key: String,
     causes: Vec<AuditCause>,
     from: Option<AuditState>,
+    /// When its first run began.
     began: Time,
+    /// The same, unless an earlier run sent a write that is among its changes.
+    started: Time,
     changes: Vec<ObjectChange>,
     /// The values of Secrets in the build, which no audit may show.
     secrets: Masking,
@@ -55,14 +73,15 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// The key of the audit. A stopped attempt may be repeated before the status reports an end. The status history does not
-    /// record failed removals, so `self.key` is the same for each attempt. The start time tells their audits apart.
+    /// What names its audit. A stopped or failed attempt may be repeated before the status reports its end, such as while the
+    /// API server is unavailable, and the status history does not record failed removals. Then `self.key` is the same for each
+    /// attempt, and the start time tells their audits apart.
     fn key(&self, outcome: AuditOutcome) -> String {
-        let Self { of, key, began, .. } = self;
+        let Self { key, began, .. } = self;
         match outcome {
             AuditOutcome::Stopped => format!("{key} stopped {began}"),
-            AuditOutcome::Failed if of.is_none() => format!("{key} failed {began}"),
-            AuditOutcome::Succeeded | AuditOutcome::Failed => key.clone(),
+            AuditOutcome::Failed => format!("{key} failed {began}"),
+            AuditOutcome::Succeeded => key.clone(),
         }
     }
 }
@@ -78,7 +97,7 @@ pub(super) struct About<'a> {
 
 /// The results of a run that are added to an attempt.
 struct AttemptRun<'r> {
-    changes: Vec<ObjectChange>,
+    changes: RunChanges,
     outcome: &'r Outcome,
     began: Time,
     secrets: Masking,
@@ -208,6 +227,7 @@ impl Attempts {
             },
             from: applied(object),
             began,
+            started: began,
             changes: Vec::new(),
             secrets: Masking::default(),
             answers: Vec::new(),
@@ -216,7 +236,8 @@ impl Attempts {
         };
         let mut attempt = same.unwrap_or_else(new);
         self.has_any = true;
-        attempt.changes.extend(changes);
+        attempt.started = attempt.started.min(changes.started(began));
+        attempt.changes.extend(changes.objects);
         attempt.secrets = secrets;
         attempt.answers = answers;
         if matches!(outcome, Outcome::Running(..)) {
@@ -239,7 +260,7 @@ impl Session<'_> {
         &self,
         object: &Kustomization,
         ended: &KustomizationRunReport,
-        changes: Vec<ObjectChange>,
+        changes: RunChanges,
         about: &About<'_>,
     ) {
         if !self.context.settings.release_audits {
@@ -303,7 +324,7 @@ impl Session<'_> {
         &self,
         object: &Kustomization,
         ended: &KustomizationRunReport,
-        changes: Vec<ObjectChange>,
+        changes: RunChanges,
         answers: Vec<EventAnswer>,
     ) {
         if !self.context.settings.release_audits {
@@ -331,12 +352,14 @@ impl Session<'_> {
         answers: Vec<EventAnswer>,
     ) {
         let asked: Vec<&str> = answers.iter().map(|it| it.event.as_str()).collect();
+        let began = answers.iter().map(|it| it.asked).min().unwrap_or(self.began);
         let attempt = Attempt {
             key: format!("{} refused {}", key(object, Some(judged)), asked.join(" ")),
             of: Some(judged.clone()),
             causes: causes(object, &judged.revision),
             from: applied(object),
-            began: answers.iter().map(|it| it.asked).min().unwrap_or(self.began),
+            began,
+            started: began,
             changes: Vec::new(),
             secrets: Masking::default(),
             answers,
@@ -364,7 +387,7 @@ impl Session<'_> {
     ) {
         let now = jiff::Timestamp::now();
         let key = attempt.key(outcome);
-        let Attempt { of, causes, from, began, changes, secrets, answers, is_taken_over, .. } =
+        let Attempt { of, causes, from, started, changes, secrets, answers, is_taken_over, .. } =
             attempt;
         let partial = is_taken_over || outcome != AuditOutcome::Succeeded;
         let mut subject = subject(object);
@@ -391,9 +414,9 @@ impl Session<'_> {
             lifecycles: answers.into_iter().map(audit::answer).collect(),
             outcome,
             message,
-            started: when(began),
+            started: when(started),
             ended: when(now),
-            duration: took(began, now),
+            duration: took(started, now),
             ..ReleaseAuditSpec::default()
         };
         self.write_audit(object, &key, spec).await;
@@ -403,9 +426,10 @@ impl Session<'_> {
         &self,
         object: &Kustomization,
         ended: &KustomizationRunReport,
-        changes: Vec<ObjectChange>,
+        changes: RunChanges,
         about: &About<'_>,
     ) {
+        let started = changes.started(self.began);
         let now = jiff::Timestamp::now();
         let stretch = audit::stretch(now);
         let contests = {
@@ -415,7 +439,7 @@ impl Session<'_> {
         };
         let changes = {
             let mut contests = contests.lock();
-            contests.unaudited(stretch, changes)
+            contests.unaudited(stretch, changes.objects)
         };
         if changes.is_empty() {
             return;
@@ -431,9 +455,9 @@ impl Session<'_> {
             changes: listed(changes, failed, about.secrets),
             outcome: if failed { AuditOutcome::Failed } else { AuditOutcome::Succeeded },
             message: failed.then(|| ended.outcome.text().to_owned()),
-            started: when(self.began),
+            started: when(started),
             ended: when(now),
-            duration: took(self.began, now),
+            duration: took(started, now),
             ..ReleaseAuditSpec::default()
         };
         self.write_audit(object, &key, spec).await;
@@ -494,7 +518,7 @@ mod tests {
 
     fn run_of(changes: Vec<ObjectChange>, outcome: &Outcome) -> AttemptRun<'_> {
         AttemptRun {
-            changes,
+            changes: RunChanges { objects: changes, unanswered_since: None },
             outcome,
             began: Time::UNIX_EPOCH,
             secrets: Masking::default(),
@@ -560,6 +584,23 @@ mod tests {
     }
 
     #[test]
+    fn an_attempt_that_failed_unreported_and_the_one_that_repeats_it_have_an_audit_each() {
+        let object = object("True", "main@sha1:1");
+        let to = judged("main@sha1:2");
+        let text = "request to the API server failed".to_owned();
+        let failed = Outcome::Failed(reason::RECONCILIATION_FAILED, text, Wake::default());
+        let mut attempts = Attempts::default();
+        let mut attempted = |name: &str, second: i64, outcome: &Outcome| {
+            let began = Time::from_second(second).unwrap();
+            let run = AttemptRun { began, ..run_of(vec![change(name)], outcome) };
+            attempts.take(&object, Some(&to), run).map(|it| it.key(audit_outcome(outcome))).unwrap()
+        };
+        let keys =
+            [attempted("a", 1, &failed), attempted("b", 2, &failed), attempted("c", 3, &settled())];
+        assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2], "{keys:?}");
+    }
+
+    #[test]
     fn an_attempt_of_another_process_that_none_continues_has_an_audit() {
         let object = object("Unknown", "main@sha1:2");
         let to = judged("main@sha1:2");
@@ -572,6 +613,26 @@ mod tests {
         // One that is given up had removed something.
         assert_eq!(attempts.stop_removal().map(|it| it.changes.len()), Some(1));
         assert!(attempts.stop_removal().is_none() && !attempts.has_open());
+    }
+
+    #[test]
+    fn an_attempt_starts_with_a_write_that_an_earlier_run_got_no_answer_to() {
+        let object = object("True", "main@sha1:1");
+        let to = judged("main@sha1:2");
+        let at = |second: i64| Time::from_second(second).unwrap();
+        let outcome = settled();
+        let attempted = |unanswered_since: Option<Time>| {
+            let changes = RunChanges { objects: vec![change("a")], unanswered_since };
+            let run = AttemptRun { changes, began: at(20), ..run_of(Vec::new(), &outcome) };
+            Attempts::default().take(&object, Some(&to), run).unwrap()
+        };
+        let plain = attempted(None);
+        let attempt = attempted(Some(at(10)));
+        assert_eq!((plain.started, attempt.started, attempt.began), (at(20), at(10), at(20)));
+        let keys = [&plain, &attempt].map(|it| it.key(AuditOutcome::Succeeded));
+        assert_eq!(keys[0], keys[1], "one attempt has one audit");
+        // The clock may have been set back meanwhile.
+        assert_eq!(attempted(Some(at(30))).started, at(20));
     }
 
     #[test]

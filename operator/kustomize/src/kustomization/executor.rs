@@ -24,6 +24,7 @@ use parking_lot::{Mutex, MutexGuard};
 use reconcile::{ObjectKey, Outcome, RemovalCause, RemovalGate, Time, Wake, reason};
 
 use super::Session;
+use super::audit::RunChanges;
 use super::report::Progress;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::Resource;
@@ -37,6 +38,7 @@ use windlass_runtime::progress;
 use windlass_runtime::record::Latest;
 use windlass_runtime::rights_watch::rights;
 use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::unanswered_writes::{UnansweredWrite, UnansweredWrites};
 
 /// Up to so many objects are applied without a progress report, because that takes little time.
 const MAX_UNREPORTED_APPLY_OBJECTS: usize = 16;
@@ -69,6 +71,8 @@ struct ObservedKustomizationState {
     gone: BTreeSet<ObjectId>,
     leaving: BTreeSet<ObjectId>,
     changes: Vec<(ObjectId, Action)>,
+    /// When the first of the changes was sent that an earlier run got no answer to.
+    unanswered_since: Option<Time>,
     /// The changed fields of configured objects.
     fields: BTreeMap<ObjectId, Vec<String>>,
     /// The nodes of kinds that are not served yet, and of missing rights.
@@ -113,6 +117,8 @@ pub(super) struct ApplySettings {
     pub(super) is_correction: bool,
     /// Objects that another manager changes again and again.
     pub(super) contests: Arc<Mutex<Contests>>,
+    /// Writes of earlier runs, and of this one, that the API server did not answer.
+    pub(super) unanswered: Arc<Mutex<UnansweredWrites>>,
     /// The secret values that must not be repeated from messages of API servers and objects.
     pub(super) secrets: Masking,
     /// Which fields others may change.
@@ -162,6 +168,7 @@ impl KustomizationExecutor {
         versions.extend(settings.health_versions.clone());
         let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
         versions.extend(manifests.map(|m| (m.id.clone(), m.object.gvk().version)));
+        settings.unanswered.lock().retain(|id| versions.contains_key(id));
         let known = ObservedKustomizationState {
             recorded,
             healthy: settings.healthy.clone(),
@@ -203,7 +210,7 @@ impl KustomizationExecutor {
     }
 
     /// The same, as an audit lists it.
-    pub(super) fn audited(&self) -> Vec<ObjectChange> {
+    pub(super) fn audited(&self) -> RunChanges {
         let known = self.known();
         let change = |(id, action): &(ObjectId, Action)| ObjectChange {
             id: id.clone(),
@@ -214,7 +221,8 @@ impl KustomizationExecutor {
             },
             fields: known.fields.get(id).cloned().unwrap_or_default(),
         };
-        known.changes.iter().map(change).collect()
+        let objects = known.changes.iter().map(change).collect();
+        RunChanges { objects, unanswered_since: known.unanswered_since }
     }
 
     /// Objects that were healthy when last observed, and the resourceVersions in which they were.
@@ -386,6 +394,19 @@ impl KustomizationExecutor {
 
     fn contests(&self) -> MutexGuard<'_, Contests> {
         self.settings.contests.lock()
+    }
+
+    fn unanswered(&self) -> MutexGuard<'_, UnansweredWrites> {
+        self.settings.unanswered.lock()
+    }
+
+    /// Counts a write of an earlier run, which got no answer to it, among the changes of this one.
+    fn count_unanswered(&self, id: &ObjectId, write: Option<UnansweredWrite>) {
+        let Some(write) = write else { return };
+        let mut known = self.known();
+        known.changes.push((id.clone(), write.action));
+        let since = known.unanswered_since.map_or(write.sent, |since| since.min(write.sent));
+        known.unanswered_since = Some(since);
     }
 
     /// If all objects seem healthy, reads those again that were healthy in an earlier run and changed since: they may

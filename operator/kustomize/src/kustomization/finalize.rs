@@ -10,6 +10,7 @@ use objects::Masking;
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::{Outcome, RemovalCause, reason};
 
+use super::audit::RunChanges;
 use super::executor::{ApplySettings, Verify};
 use super::lifecycle_holds::{HeldAttempt, LifecycleHold};
 use super::validated_spec::{self, Timeouts};
@@ -54,7 +55,7 @@ impl Session<'_> {
                 let gone = Outcome::Settled(reason::SUCCEEDED, String::new());
                 let mut ended = KustomizationRunReport::early(object, gone);
                 let answers = self.removed(object, &held, &mut ended).await;
-                self.audit_removal(object, &ended, Vec::new(), answers).await;
+                self.audit_removal(object, &ended, RunChanges::default(), answers).await;
                 if !ended.outcome.is_settled() {
                     return Ok(FinalizeOutcome::Later(Box::new(ended), Some(timeouts)));
                 }
@@ -70,6 +71,7 @@ impl Session<'_> {
                 return Ok(FinalizeOutcome::Later(Box::new(ended), Some(timeouts)));
             }
         };
+        let unanswered = self.memory().unanswered.clone();
         let apply_settings = ApplySettings {
             verify: Verify::Drifted,
             force: false,
@@ -81,6 +83,7 @@ impl Session<'_> {
             failed_wait: None,
             is_correction: false,
             contests: Arc::default(),
+            unanswered,
             secrets: Masking::default(),
             ignore: Arc::default(),
             retry_at: self.in_future(timeouts.retry),

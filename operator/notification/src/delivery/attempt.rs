@@ -41,14 +41,14 @@ const MAX_MASKING_WORK_BYTES: usize = 16 << 20;
 /// An attempt that has ended.
 pub(super) struct DeliveryAttempt {
     pub(super) outcome: DeliveryOutcome,
-    /// Whether the outcome comes from a request to the service.
-    pub(super) is_of_service: bool,
+    /// The uid of the Provider, if the outcome comes from a request to its service.
+    pub(super) asked: Option<String>,
 }
 
 impl DeliveryAttempt {
     /// One that ended without a request to the service.
     pub(super) fn unsent(outcome: DeliveryOutcome) -> Self {
-        Self { outcome, is_of_service: false }
+        Self { outcome, asked: None }
     }
 }
 
@@ -90,18 +90,20 @@ pub(super) async fn attempt(
     notification: &Notification,
 ) -> DeliveryAttempt {
     let mut last = Last::default();
-    let outcome = send_notification(context, permits, notification, &mut last).await;
-    DeliveryAttempt { outcome, is_of_service: last.is_of_service }
+    let provider = context.seen::<Provider>(&notification.namespace, &notification.provider);
+    let uid = provider.as_ref().and_then(|it| it.metadata.uid.clone());
+    let outcome = send_notification(context, permits, notification, provider, &mut last).await;
+    DeliveryAttempt { outcome, asked: uid.filter(|_| last.is_of_service) }
 }
 
 async fn send_notification(
     context: &Arc<Context>,
     permits: &Permits,
     notification: &Notification,
+    provider: Option<Arc<Provider>>,
     last: &mut Last,
 ) -> DeliveryOutcome {
     let namespace = &notification.namespace;
-    let provider = context.seen::<Provider>(namespace, &notification.provider);
     let alert = context.seen::<Alert>(namespace, &notification.alert);
     // A service that got the beginning of an incident gets its end, also if the Alert is gone.
     let alert = alert.or_else(|| {

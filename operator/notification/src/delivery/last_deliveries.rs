@@ -23,56 +23,71 @@ pub(crate) enum LastDelivery {
         /// What the last attempt came to, without what the Secrets hold.
         message: String,
     },
+    /// The Provider to which it was sent is deleted. To the one that has its name now, none was sent.
+    Replaced,
+}
+
+/// A result, and the uid of the Provider that it is of.
+struct DeliveryOfProvider {
+    uid: String,
+    last: LastDelivery,
 }
 
 /// The last result for each Provider to which this process has sent a notification.
 #[derive(Default)]
-pub(crate) struct LastDeliveries(Mutex<BTreeMap<ProviderKey, LastDelivery>>);
+pub(crate) struct LastDeliveries(Mutex<BTreeMap<ProviderKey, DeliveryOfProvider>>);
 
 impl LastDeliveries {
     /// Records what an attempt says of the service of a Provider: nothing, if the service was not asked.
     pub(super) fn record(&self, provider: &ProviderKey, attempt: &DeliveryAttempt) {
-        if !attempt.is_of_service {
-            return;
-        }
+        let Some(uid) = &attempt.asked else { return };
         match &attempt.outcome {
-            DeliveryOutcome::Delivered(_) => self.accepted(provider),
+            DeliveryOutcome::Delivered(_) => self.put(provider, uid, LastDelivery::Accepted),
             DeliveryOutcome::Refused(warning) | DeliveryOutcome::Later(warning, _) => {
-                self.failed(provider, &warning.message);
+                self.failed(provider, uid, &warning.message);
             }
             DeliveryOutcome::Unwanted => {}
         }
     }
 
-    /// The service of a Provider accepted a notification.
-    fn accepted(&self, provider: &ProviderKey) {
-        self.0.lock().insert(provider.clone(), LastDelivery::Accepted);
+    fn put(&self, provider: &ProviderKey, uid: &str, last: LastDelivery) {
+        self.0.lock().insert(provider.clone(), DeliveryOfProvider { uid: uid.to_owned(), last });
     }
 
     /// The service of a Provider did not accept a notification.
-    fn failed(&self, provider: &ProviderKey, message: &str) {
-        let mut all = self.0.lock();
-        let since = match all.get(provider) {
-            Some(LastDelivery::Failed { since, .. }) => *since,
-            Some(LastDelivery::Accepted) | None => jiff::Timestamp::now(),
+    fn failed(&self, provider: &ProviderKey, uid: &str, message: &str) {
+        let earlier = match self.0.lock().get(provider).filter(|it| it.uid == uid) {
+            Some(DeliveryOfProvider { last: LastDelivery::Failed { since, .. }, .. }) => {
+                Some(*since)
+            }
+            Some(_) | None => None,
         };
+        let since = earlier.unwrap_or_else(jiff::Timestamp::now);
         let message = super::logged(message).to_owned();
-        all.insert(provider.clone(), LastDelivery::Failed { since, message });
+        self.put(provider, uid, LastDelivery::Failed { since, message });
     }
 
-    /// Forgets the results of other Providers.
-    pub(crate) fn retain(&self, is_kept: impl Fn(&ProviderKey) -> bool) {
-        self.0.lock().retain(|provider, _| is_kept(provider));
+    /// Forgets the results of other Providers than those that have a uid by `uid_of`. A result of a Provider with another uid
+    /// says nothing of the one that was created since.
+    pub(crate) fn retain(&self, uid_of: impl Fn(&ProviderKey) -> Option<String>) {
+        self.0.lock().retain(|provider, result| {
+            let Some(uid) = uid_of(provider) else { return false };
+            if result.uid != uid {
+                *result = DeliveryOfProvider { uid, last: LastDelivery::Replaced };
+            }
+            true
+        });
     }
 
     /// All of them.
     pub(crate) fn all(&self) -> BTreeMap<ProviderKey, LastDelivery> {
-        self.0.lock().clone()
+        let all = self.0.lock();
+        all.iter().map(|(provider, result)| (provider.clone(), result.last.clone())).collect()
     }
 
     /// Whether the last notification of a Provider failed.
     pub(crate) fn has_failures(&self) -> bool {
-        self.0.lock().values().any(|last| matches!(last, LastDelivery::Failed { .. }))
+        self.0.lock().values().any(|result| matches!(result.last, LastDelivery::Failed { .. }))
     }
 }
 
@@ -91,7 +106,7 @@ mod tests {
         let refused = || DeliveryOutcome::Refused(warning());
         let later = || DeliveryOutcome::Later(warning(), None);
         let accepted = || DeliveryOutcome::Delivered(None);
-        let sent = |outcome| DeliveryAttempt { outcome, is_of_service: true };
+        let sent = |outcome| DeliveryAttempt { outcome, asked: Some("u".to_owned()) };
         let last = LastDeliveries::default();
         let chat = provider("chat");
         // It panicked or expired, or the Provider or the event is unsuitable.
@@ -113,12 +128,36 @@ mod tests {
     #[test]
     fn the_failure_of_a_provider_that_is_gone_is_forgotten_and_that_of_another_stays() {
         let last = LastDeliveries::default();
-        last.failed(&provider("gone"), "404");
-        last.failed(&provider("chat"), "404");
-        last.retain(|it| *it == provider("chat"));
+        last.failed(&provider("gone"), "u", "404");
+        last.failed(&provider("chat"), "u", "404");
+        last.retain(|it| (*it == provider("chat")).then(|| "u".to_owned()));
         assert_eq!(last.all().into_keys().collect::<Vec<_>>(), [provider("chat")]);
-        last.retain(|_| false);
+        assert!(last.has_failures());
+        last.retain(|_| None);
         assert!(!last.has_failures());
+    }
+
+    #[test]
+    fn the_failure_of_a_provider_is_not_that_of_the_one_that_is_created_in_its_place() {
+        let chat = provider("chat");
+        let last = LastDeliveries::default();
+        let replace = || last.retain(|_| Some("new".to_owned()));
+        let long_ago =
+            || LastDelivery::Failed { since: Time::UNIX_EPOCH, message: "404".to_owned() };
+        last.put(&chat, "old", long_ago());
+        replace();
+        assert_eq!(last.all().get(&chat), Some(&LastDelivery::Replaced));
+        assert!(!last.has_failures());
+        // An attempt that began before the Provider was deleted ends after that.
+        last.put(&chat, "old", long_ago());
+        last.failed(&chat, "new", "410");
+        replace();
+        assert!(last.has_failures());
+        let all = last.all();
+        let Some(LastDelivery::Failed { since, message }) = all.get(&chat) else {
+            panic!("{all:?}");
+        };
+        assert!(*since > Time::UNIX_EPOCH && message == "410", "{all:?}");
     }
 
     #[test]
@@ -127,14 +166,14 @@ mod tests {
         let last = LastDeliveries::default();
         let failure = || match last.all().remove(&provider) {
             Some(LastDelivery::Failed { since, message }) => Some((since, message)),
-            Some(LastDelivery::Accepted) | None => None,
+            Some(LastDelivery::Accepted | LastDelivery::Replaced) | None => None,
         };
-        last.failed(&provider, "404");
+        last.failed(&provider, "u", "404");
         let first = failure().unwrap();
-        last.failed(&provider, "410");
+        last.failed(&provider, "u", "410");
         assert_eq!(failure(), Some((first.0, "410".to_owned())));
         assert!(last.has_failures());
-        last.accepted(&provider);
+        last.put(&provider, "u", LastDelivery::Accepted);
         assert_eq!(last.all().get(&provider), Some(&LastDelivery::Accepted));
         assert!(!last.has_failures());
     }

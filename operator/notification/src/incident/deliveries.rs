@@ -4,23 +4,38 @@
 //! the next notification that the service accepts. Elsewhere: how notifications ended (`delivery::last_deliveries`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cause::Problem;
 use cause::incident::{ObjectVerdict, Own, RootFailure};
+use crds::incidents::Incident;
 use crds::notification::Provider;
-use kube_core::Resource as _;
+use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::Time;
 
+use super::incident_store;
 use crate::delivery::{LastDelivery, ProviderKey};
 use windlass_runtime::hold::is_suspended;
 
 /// The reason of what an Incident of a Provider says.
 const REASON: &str = "DeliveryFailed";
 
-/// Whether a Provider is judged by how its last notification ended: not one that does not exist or is suspended.
-pub(super) fn is_judged(provider: Option<&Provider>, now: Time) -> bool {
-    provider.is_some_and(|it| !is_suspended(it, now))
+/// The uid of a Provider that is judged by how its last notification ended: none of one that does not exist or is suspended.
+pub(super) fn judged_uid(provider: Option<&Provider>, now: Time) -> Option<String> {
+    provider.filter(|it| !is_suspended(*it, now))?.uid()
+}
+
+/// Whether an Incident is about the deliveries of a suspended Provider. It stays open, and needs no judgement until the
+/// Provider is resumed or deleted: meanwhile nothing is sent that could end it.
+pub(super) fn is_at_rest(
+    incident: &Incident,
+    now: Time,
+    provider_of: impl FnOnce(&str, &str) -> Option<Arc<Provider>>,
+) -> bool {
+    let Some((subject, problem)) = incident_store::identity(incident) else { return false };
+    problem == Problem::Delivery.to_string()
+        && provider_of(&subject.namespace, &subject.name).is_some_and(|it| is_suspended(&*it, now))
 }
 
 /// Judges Providers by how their last notifications ended. One of which that is not known, such as after a restart, is neither
@@ -35,7 +50,7 @@ pub(super) fn judge(
     for (id, verdict) in providers.filter(|(_, verdict)| verdict.own == Own::Well) {
         let key = ProviderKey { namespace: id.namespace.clone(), name: id.name.clone() };
         match deliveries.get(&key) {
-            Some(LastDelivery::Accepted) => {}
+            Some(LastDelivery::Accepted | LastDelivery::Replaced) => {}
             None => verdict.own = Own::Unclear,
             Some(LastDelivery::Failed { since, message }) => {
                 verdict.own = Own::Failing;
@@ -58,23 +73,48 @@ pub(super) fn judge(
 #[cfg(test)]
 mod tests {
     use cause::incident::{incidents, is_over};
+    use crds::incidents::{IncidentSpec, IncidentSubject};
     use serde_json::json;
 
     use super::*;
 
+    fn provider(is_suspended: bool) -> Provider {
+        let spec = json!({"type": "slack", "suspend": is_suspended});
+        let metadata = json!({"name": "chat", "namespace": "apps", "uid": "u"});
+        let object = json!({"apiVersion": Provider::api_version(&()), "kind": "Provider",
+            "metadata": metadata, "spec": spec});
+        serde_json::from_value(object).unwrap()
+    }
+
     #[test]
     fn a_provider_that_does_not_exist_or_is_suspended_is_not_judged() {
-        let provider = |is_suspended: bool| -> Provider {
-            let spec = json!({"type": "slack", "suspend": is_suspended});
-            let metadata = json!({"name": "chat", "namespace": "apps"});
-            let object = json!({"apiVersion": Provider::api_version(&()), "kind": "Provider",
-                "metadata": metadata, "spec": spec});
-            serde_json::from_value(object).unwrap()
-        };
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
-        assert!(is_judged(Some(&provider(false)), now));
-        assert!(!is_judged(Some(&provider(true)), now));
-        assert!(!is_judged(None, now));
+        assert_eq!(judged_uid(Some(&provider(false)), now).as_deref(), Some("u"));
+        assert_eq!(judged_uid(Some(&provider(true)), now), None);
+        assert_eq!(judged_uid(None, now), None);
+    }
+
+    #[test]
+    fn an_open_incident_has_nothing_judged_while_its_provider_is_suspended() {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let of = |reason: &str, provider: Option<Provider>| {
+            let subject = IncidentSubject {
+                api_version: Provider::api_version(&()).into_owned(),
+                kind: Provider::kind(&()).into_owned(),
+                name: "chat".to_owned(),
+                uid: None,
+            };
+            let id = ObjectId::new("apps", "chat", &Provider::group(&()), "Provider");
+            let spec =
+                IncidentSpec { subject, reason: reason.to_owned(), ..IncidentSpec::default() };
+            let mut incident = Incident::new(&incident_store::name(&id, reason, ""), spec);
+            incident.metadata.namespace = Some("apps".to_owned());
+            is_at_rest(&incident, now, |_, _| provider.map(Arc::new))
+        };
+        assert!(of("Delivery", Some(provider(true))));
+        assert!(!of("Delivery", Some(provider(false))), "it was resumed");
+        assert!(!of("Delivery", None), "it was deleted, which ends the incident");
+        assert!(!of("Fetch", Some(provider(true))));
     }
 
     #[test]
@@ -88,12 +128,14 @@ mod tests {
             (key("failing"), failed()),
             (key("suspended"), failed()),
             (key("well"), LastDelivery::Accepted),
+            (key("replaced"), LastDelivery::Replaced),
         ]);
         let verdict = |own| ObjectVerdict { own, since: None, failure: None };
         let mut verdicts = BTreeMap::from([
             (id("failing"), verdict(Own::Well)),
             (id("suspended"), verdict(Own::Paused)),
             (id("well"), verdict(Own::Well)),
+            (id("replaced"), verdict(Own::Well)),
             (id("unknown"), verdict(Own::Well)),
         ]);
         judge(&mut verdicts, &deliveries);
@@ -103,7 +145,7 @@ mod tests {
         let failure = &found[&keys[0]].failure;
         assert_eq!((failure.text.as_str(), failure.since), ("status 404", Some(since)));
         let ended = |name: &str| is_over(&id(name), "Delivery", &[], &verdicts);
-        assert!(ended("well") && ended("deleted"));
+        assert!(ended("well") && ended("deleted") && ended("replaced"));
         assert!(!ended("failing") && !ended("suspended"));
         assert!(!ended("unknown"), "the process was started again, and nothing was sent since");
     }

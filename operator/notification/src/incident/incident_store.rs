@@ -133,7 +133,7 @@ pub(super) fn affected(incident: &Incident) -> Vec<String> {
 }
 
 /// The name of an Incident: the same for the same subject and class, in each shard.
-fn name(subject: &ObjectId, reason: &str, shard: &str) -> String {
+pub(super) fn name(subject: &ObjectId, reason: &str, shard: &str) -> String {
     let ObjectId { namespace, name, group, kind } = subject;
     let mut identity = [group, kind, namespace, name, reason].join("\n");
     if !shard.is_empty() {
@@ -304,11 +304,13 @@ impl Book {
         self.all(|it| is_owed(it, now))
     }
 
-    /// Whether there are any of both.
-    pub(super) fn has_unfinished(&self) -> bool {
+    /// Whether there are any of both, but for those that are open and for which nothing can be done now.
+    pub(super) fn has_unfinished(&self, is_at_rest: impl Fn(&Incident) -> bool) -> bool {
         let now = jiff::Timestamp::now();
-        let is_unfinished =
-            |it: &Incident| state(it) == Some(IncidentState::Open) || is_owed(it, now);
+        let is_unfinished = |it: &Incident| {
+            let is_open = state(it) == Some(IncidentState::Open);
+            is_open && !is_at_rest(it) || is_owed(it, now)
+        };
         self.table.all().iter().any(|it| self.is_own(it) && is_unfinished(it))
     }
 

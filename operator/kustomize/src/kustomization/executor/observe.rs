@@ -46,7 +46,10 @@ impl KustomizationExecutor {
         }
         let has_moved = self.target.watcher().has_moved(&self.node, &manifest.id);
         let compared = match self.compare(manifest).await {
-            Ok(state) => self.guarded(manifest, state).await,
+            Ok(state) => {
+                self.judge_unanswered(manifest, &state);
+                self.guarded(manifest, state).await
+            }
             refused => refused,
         };
         let state = match compared {
@@ -64,6 +67,24 @@ impl KustomizationExecutor {
         let state = self.within_measure(manifest, state);
         self.known().seen.insert(manifest.id.clone(), state);
         Ok(())
+    }
+
+    /// Whether an earlier write to an object, which had no answer, is what made it as it is.
+    fn judge_unanswered(&self, manifest: &Manifest, state: &SeenState) {
+        let id = &manifest.id;
+        match state {
+            SeenState::InSync => {
+                let write = self.unanswered().take_applied(id, &manifest.digest);
+                self.count_unanswered(id, write);
+            }
+            SeenState::Missing
+            | SeenState::Differs
+            | SeenState::MustBeRecreated
+            | SeenState::Skipped
+            | SeenState::Finished => self.unanswered().forget(id),
+            // It was not compared.
+            SeenState::Refused(_) | SeenState::Incompatible(_) | SeenState::Unmanaged => {}
+        }
     }
 
     /// A CustomResourceDefinition is written only if it fits the objects that exist.
@@ -208,6 +229,11 @@ impl KustomizationExecutor {
         }
         if switches_for_apply(&manifest.object, live.as_ref()).skips_apply(live.is_some()) {
             watcher.released(&self.node, id);
+            // It is skipped because it is there, by a write of ours that had no answer.
+            if live.is_some_and(|it| apply::is_owned(&it, &self.node.name, &self.node.namespace)) {
+                let write = self.unanswered().take_applied(id, &manifest.digest);
+                self.count_unanswered(id, write);
+            }
             return Ok(SeenState::Skipped);
         }
         let dry = self.target.cluster.apply(resource, &manifest.object, MANAGER, Mode::DryRun);
@@ -402,6 +428,14 @@ impl KustomizationExecutor {
     }
 
     fn judge_prune_candidate(&self, id: ObjectId, live: Option<Object>) {
+        let deletion = match &live {
+            Some(live) if !is_leaving(live) => {
+                self.unanswered().forget(&id);
+                None
+            }
+            live => self.unanswered().take_deleted(&id, live.as_ref().map(Object::uid)),
+        };
+        self.count_unanswered(&id, deletion);
         let mut known = self.known();
         let Some(live) = live else {
             known.leaving.remove(&id);
@@ -414,7 +448,7 @@ impl KustomizationExecutor {
             known.gone.insert(id);
             return;
         }
-        if live.meta("deletionTimestamp").is_some_and(|t| !t.is_null()) {
+        if is_leaving(&live) {
             // Its deletion was accepted before; finalizers of others may keep it for long.
             if self.settings.await_end {
                 known.leaving.insert(id);
@@ -425,6 +459,11 @@ impl KustomizationExecutor {
         }
         known.live.insert(id, live);
     }
+}
+
+/// Whether an object is being deleted.
+fn is_leaving(object: &Object) -> bool {
+    object.meta("deletionTimestamp").is_some_and(|it| !it.is_null())
 }
 
 /// What is said about an object that was found healthy earlier in the same wait.

@@ -21,6 +21,7 @@ use windlass_cluster::objects::Mode;
 use windlass_runtime::crd_guard::claims::Mark;
 use windlass_runtime::crd_guard::{self, Guard, Removal};
 use windlass_runtime::object_watcher::Moment;
+use windlass_runtime::unanswered_writes::UnansweredWrite;
 
 /// The version in which an object is stored.
 pub(super) fn version(object: &Object) -> String {
@@ -159,12 +160,16 @@ impl KustomizationExecutor {
             let known = self.known();
             (known.live.get(id).cloned(), known.seen.get(id) == Some(&SeenState::Missing))
         };
+        let action =
+            if was_missing || recreation.is_some() { Action::Created } else { Action::Configured };
+        let sent = jiff::Timestamp::now();
         watcher.writing(&self.node, id);
         let written = self.write_over(manifest, &resource, live, recreation).await;
         match written {
             Ok((written, since)) => {
                 let digest = manifest.digest.clone();
                 watcher.applied(&self.node, &resource, digest, &written, since);
+                self.unanswered().forget(id);
                 let mut known = self.known();
                 known.seen.insert(id.clone(), SeenState::InSync);
                 known.healthy.remove(id);
@@ -175,11 +180,6 @@ impl KustomizationExecutor {
                     known.fields.insert(id.clone(), fields);
                 }
                 known.live.insert(id.clone(), written);
-                let action = if was_missing || recreation.is_some() {
-                    Action::Created
-                } else {
-                    Action::Configured
-                };
                 if changed {
                     known.changes.push((id.clone(), action));
                 }
@@ -187,8 +187,18 @@ impl KustomizationExecutor {
             }
             Err(error) => {
                 watcher.released(&self.node, id);
+                let subject = manifest.digest.clone();
+                self.note_unanswered(id, UnansweredWrite { action, subject, sent }, &error);
                 Err(error)
             }
+        }
+    }
+
+    /// Remembers a write that the API server may have carried out although it failed. The requests before it count as part of
+    /// it: an object that is found as it was to leave it has hardly become so by another client.
+    fn note_unanswered(&self, id: &ObjectId, write: UnansweredWrite, error: &ClusterError) {
+        if error.may_be_done() {
+            self.unanswered().put(id, write);
         }
     }
 
@@ -304,6 +314,9 @@ impl KustomizationExecutor {
             };
             if let Err(error) = self.remove(permit, id, &live).await {
                 self.note(&error);
+                let subject = live.uid().to_owned();
+                let write = UnansweredWrite { action: Action::Deleted, subject, sent: now };
+                self.note_unanswered(id, write, &error);
                 failed.push(WriteFailure {
                     text: format!("{} delete failed: {error}", id.subject()),
                     is_transient: error.is_transient(),
@@ -371,6 +384,7 @@ impl KustomizationExecutor {
     /// The guard of definitions.
     pub(super) fn guard(&self) -> Guard<'_> {
         Guard::new(&self.context, &self.target, &self.node.namespace)
+            .ignoring(&self.settings.ignore)
     }
 }
 
