@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use crds::helm::{ChartNameChangeStrategy, CrdsPolicy, HelmRelease};
+use crds::helm::{CrdsPolicy, HelmRelease};
 use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::Map;
@@ -17,13 +17,14 @@ use helm::render::{Mode as Templates, Release};
 use helm::template::{RenderRequest, render};
 use objects::{Masking, Object};
 use release::target::{self, ReleaseTarget, TargetChange};
-use release::{Action as Operation, Record};
+use release::{Action as Operation, Record, ReleaseSpec};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
 use super::{ArtifactOrigin, fetched, on_large_stack, outcome_error, references, typed};
 use crate::template::load_chart;
-use helm_controller::helm_release::{post_renderers, status, validated_spec, values};
+use helm_controller::helm_release::validated_spec::read_without_chart;
+use helm_controller::helm_release::{status, values};
 use helm_controller::release_runner::action_options::ActionOptions;
 use helm_controller::release_runner::chart::of_archive;
 use helm_controller::release_runner::manifest_objects;
@@ -66,13 +67,15 @@ pub(crate) async fn render_release(
     settings: Settings,
 ) -> anyhow::Result<RenderedHelmRelease> {
     let object: HelmRelease = typed(object)?;
-    let spec = &object.spec;
     ensure!(
-        spec.kube_config.is_none(),
+        object.spec.kube_config.is_none(),
         "it is released to the cluster of spec.kubeConfig, which this command does not read"
     );
-    let values = values::read(&object, &mut references(cluster)).await.map_err(outcome_error)?;
-    let target = validated_spec::target(&object);
+    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+    let values = values::read(namespace, &object.spec, &mut references(cluster)).await;
+    let values = values.map_err(outcome_error)?;
+    let spec = read_without_chart(&object, &settings);
+    let target = &spec.release.target;
     let storage = Storage::new(cluster, &target.storage_namespace, &target.name, "").await;
     let revisions = storage.map_err(StorageError::into_cluster)?.revisions().await;
     let revisions = revisions.map_err(StorageError::into_cluster)?;
@@ -82,10 +85,10 @@ pub(crate) async fn render_release(
     let base = revisions.current().map(|it| it.record.clone());
     let last = revisions.last().map_or(0, |it| it.record.version);
     let operation = if base.is_some() { Operation::Upgrade } else { Operation::Install };
-    let options = ActionOptions::of(spec, &settings);
+    let options = spec.options;
     let mut chart = chart(cluster, &object, given, &settings).await?;
     let mut config = values.map;
-    is_in_place(&object, &chart)?;
+    is_in_place(&object, &spec.release, &chart)?;
     if let Some(base) = base.as_deref().filter(|_| options.preserve_values) {
         render::preserved(&mut chart, &mut config, base).map_err(anyhow::Error::msg)?;
     }
@@ -103,7 +106,7 @@ pub(crate) async fn render_release(
             is_upgrade: operation == Operation::Upgrade,
         },
         skip_schema: options.of_action(operation).skip_schema,
-        post: post_renderers(&object, options.post_render),
+        post: spec.post,
     };
     let served = cluster.served().await?;
     let asked = cluster.clone();
@@ -115,7 +118,7 @@ pub(crate) async fn render_release(
     let hooks = manifest_objects::read(&hooks).map_err(anyhow::Error::msg)?;
     let secrets = values.secrets.with_manifests(objects.iter().chain(&hooks));
     Ok(RenderedHelmRelease {
-        target,
+        target: spec.release.target,
         base,
         operation,
         options,
@@ -153,13 +156,11 @@ async fn chart(
 }
 
 /// Whether the release stays what it is; another one would be installed in its place otherwise.
-fn is_in_place(object: &HelmRelease, chart: &Chart) -> anyhow::Result<()> {
-    let target = validated_spec::target(object);
+fn is_in_place(object: &HelmRelease, spec: &ReleaseSpec, chart: &Chart) -> anyhow::Result<()> {
     let known = status::read(object);
     let name = &chart.metadata.name;
-    let changed = target::change(&target, name, &known.storage_namespace, &known.history);
-    let strategy = object.spec.upgrade.as_ref().and_then(|it| it.chart_name_change_strategy);
-    let may_be_renamed = strategy == Some(ChartNameChangeStrategy::InPlaceUpdate);
+    let changed = target::change(&spec.target, name, &known.storage_namespace, &known.history);
+    let may_be_renamed = spec.upgrade.in_place_chart_name_change;
     match changed.filter(|it| *it != TargetChange::Chart || !may_be_renamed) {
         None => Ok(()),
         Some(changed) => bail!(

@@ -185,23 +185,23 @@ fn deployed(
     // Differs(flux): in Flux a release whose post-renderers fail counts as in sync from the next run on.
     let has_failed = status.released.as_ref().is_some_and(|it| it.status == Truth::False);
     if status.observed_generation != desired.generation || has_failed {
-        if status.post_renderers_digest != desired.post_renderers_digest {
+        if status.post_renderers_digest != desired.spec.post_renderers_digest {
             return Ok(State::OutOfSync("postrenderers digest has changed"));
         }
-        if status.common_metadata_digest != desired.common_metadata_digest {
+        if status.common_metadata_digest != desired.spec.common_metadata_digest {
             return Ok(State::OutOfSync("common metadata digest has changed"));
         }
     }
-    if desired.test.enable {
+    if desired.spec.test.enable {
         if !known.is_tested() {
             return Ok(State::Untested);
         }
-        let counts = desired.active(status).is_some_and(|it| !it.ignores_tests(&desired.test));
+        let counts = desired.active(status).is_some_and(|it| !it.ignores_tests(&desired.spec.test));
         if counts && known.has_failed_test() {
             return Ok(State::Failed("release has test in failed phase"));
         }
     }
-    if desired.drift == DriftMode::Disabled {
+    if desired.spec.drift == DriftMode::Disabled {
         return Ok(State::InSync);
     }
     match drift {
@@ -255,13 +255,13 @@ pub fn decide(
     };
     Ok(match state {
         State::Absent(_) => {
-            let remediation = desired.install.remediation;
+            let remediation = desired.spec.install.remediation;
             exhausted_unless(Action::Install, remediation.is_exhausted(status.install_failures))
         }
         State::Locked(life) => Decision::Unlock(life.clone()),
         State::Unmanaged(_) => Decision::Begin(Action::Upgrade, None),
         State::OutOfSync(_) => {
-            let remediation = desired.upgrade.remediation;
+            let remediation = desired.spec.upgrade.remediation;
             exhausted_unless(Action::Upgrade, remediation.is_exhausted(status.upgrade_failures))
         }
         State::Untested => Decision::Begin(Action::Test, None),
@@ -303,7 +303,7 @@ fn rollback(
     revisions: &Revisions,
     active: &Active,
 ) -> Result<Decision, DigestError> {
-    let Some(target) = previous(&status.history, active.ignores_tests(&desired.test)) else {
+    let Some(target) = previous(&status.history, active.ignores_tests(&desired.spec.test)) else {
         return Ok(Decision::NoRollbackTarget);
     };
     // Parity(flux): a revision that is gone or changed cannot be a target, but does not end the search either.

@@ -85,7 +85,7 @@ pub(crate) fn held_operation(
         action.as_str(),
         &desired.inputs,
         &desired.kube_context,
-        &desired.target.storage_namespace,
+        &desired.spec.target.storage_namespace,
         &status.failures_of(action).to_string(),
         requests.force.as_deref().unwrap_or_default(),
         requests.reset.as_deref().unwrap_or_default(),
@@ -94,5 +94,5 @@ pub(crate) fn held_operation(
         hash.update(part);
     }
     let digest = hex::encode(hash.finalize());
-    format!("{}.v{version}.{}", desired.target.name, &digest[..12])
+    format!("{}.v{version}.{}", desired.spec.target.name, &digest[..12])
 }

@@ -73,6 +73,6 @@ pub use origin::Origin;
 pub use plan::{Need, Release, ReleaseObservedState, RunProgress, need, released};
 pub use record::Record;
 pub use revisions::{BrokenRevision, Revision, Revisions};
-pub use settings::ReleaseDesiredState;
+pub use settings::{ReleaseDesiredState, ReleaseSpec};
 pub use snapshot::Snapshot;
 pub use step::ReleaseStep;

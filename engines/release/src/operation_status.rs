@@ -36,7 +36,7 @@ pub fn attempted(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> Relea
     if must_reset(desired, status) {
         next.clear_failures();
     }
-    next.storage_namespace.clone_from(&desired.target.storage_namespace);
+    next.storage_namespace.clone_from(&desired.spec.target.storage_namespace);
     next.last_attempted_generation = desired.generation;
     next.last_attempted_revision.clone_from(&desired.chart_version);
     next.last_attempted_revision_digest.clone_from(&desired.oci_digest);
@@ -165,7 +165,7 @@ fn failed_text(
     version: &str,
     error: &str,
 ) -> String {
-    let target = &desired.target;
+    let target = &desired.spec.target;
     let namespace = &target.namespace;
     let release = &target.full_name;
     let error = error.trim();
@@ -195,11 +195,11 @@ fn observe_with(desired: &ReleaseDesiredState, forced: Option<&String>, next: &m
     if forced.is_some() {
         next.last_handled_force = forced.cloned();
     }
-    if !desired.test.enable {
+    if !desired.spec.test.enable {
         next.tested = None;
     }
-    next.post_renderers_digest.clone_from(&desired.post_renderers_digest);
-    next.common_metadata_digest.clone_from(&desired.common_metadata_digest);
+    next.post_renderers_digest.clone_from(&desired.spec.post_renderers_digest);
+    next.common_metadata_digest.clone_from(&desired.spec.common_metadata_digest);
 }
 
 fn desired_event(desired: &ReleaseDesiredState, reason: Reason, text: String) -> Event {
@@ -319,7 +319,7 @@ fn remember(
     let mut snapshot = Snapshot::of(record, action, &oci_digest)?;
     snapshot.test_hooks = before.and_then(|it| it.test_hooks);
     if journal.action == Action::Test {
-        snapshot.test_hooks = Some(test_hooks(record, &desired.test.filters));
+        snapshot.test_hooks = Some(test_hooks(record, &desired.spec.test.filters));
     }
     next.history.push(snapshot);
     snapshot::sort(&mut next.history);
@@ -357,13 +357,13 @@ impl End<'_> {
                 false => status::UPGRADE_SUCCEEDED,
             };
             next.released = said(desired, Truth::True, reason, text.clone());
-            if desired.test.enable && !self.known.is_tested() {
+            if desired.spec.test.enable && !self.known.is_tested() {
                 let text = format!("Helm release {release} with chart {chart} is awaiting tests");
                 next.tested = said(desired, Truth::Unknown, status::AWAITING_TESTS, text);
             }
             let strategy = match is_install {
-                true => desired.install.strategy,
-                false => desired.upgrade.strategy,
+                true => desired.spec.install.strategy,
+                false => desired.spec.upgrade.strategy,
             };
             if strategy.retry().is_some() {
                 next.clear_failures();
@@ -411,7 +411,7 @@ impl End<'_> {
         }
         let text = format!("Helm test failed for release {release} with chart {chart}: {error}");
         next.tested = said(desired, Truth::False, status::TEST_FAILED, text.clone());
-        let active = desired.active(next).filter(|it| !it.ignores_tests(&desired.test));
+        let active = desired.active(next).filter(|it| !it.ignores_tests(&desired.spec.test));
         if let Some(active) = active.filter(|_| self.counts && self.known.is_tested()) {
             let counter = match active.is_upgrade {
                 true => &mut next.upgrade_failures,
@@ -604,8 +604,8 @@ fn confirm_in_sync(desired: &ReleaseDesiredState, next: &mut ReleaseStatus) {
     if active.is_some_and(|it| it.retry.is_some()) {
         truncate_to_newest(&mut next.history);
     } else {
-        let ignores =
-            active.map_or(desired.test.ignore_failures, |it| it.ignores_tests(&desired.test));
+        let ignores = active
+            .map_or(desired.spec.test.ignore_failures, |it| it.ignores_tests(&desired.spec.test));
         truncate(&mut next.history, ignores);
     }
     confirm(next, desired);
@@ -628,7 +628,7 @@ fn confirm_in_sync(desired: &ReleaseDesiredState, next: &mut ReleaseStatus) {
             next.released = said(desired, Truth::True, reason, text);
         }
     }
-    if desired.drift != DriftMode::Disabled {
+    if desired.spec.drift != DriftMode::Disabled {
         let text = "No drift detected against the cluster state".to_owned();
         let generation = desired.generation;
         let reason = status::NO_DRIFT_DETECTED;

@@ -32,7 +32,7 @@ impl Phase {
             Decision::Begin(action, _) => Some(Self::Begin(*action)),
             Decision::Unlock(_) => Some(Self::Unlock),
             Decision::Drift { .. } => {
-                (desired.drift == DriftMode::Enabled).then_some(Self::Correct)
+                (desired.spec.drift == DriftMode::Enabled).then_some(Self::Correct)
             }
             Decision::Nothing
             | Decision::Observe

@@ -106,7 +106,7 @@ pub enum Need {
 /// Namespace of the records, and name, of the release that is observed: of the release in the status, or else of the
 /// desired one.
 pub fn released(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> (String, String) {
-    let target = (desired.target.storage_namespace.clone(), desired.target.name.clone());
+    let target = (desired.spec.target.storage_namespace.clone(), desired.spec.target.name.clone());
     if status.storage_namespace.is_empty() {
         return target;
     }
@@ -238,12 +238,12 @@ impl ReleasePlanner<'_> {
             });
         }
         let changed = change(
-            &self.desired.target,
+            &self.desired.spec.target,
             &self.desired.chart_name,
             &status.storage_namespace,
             &status.history,
         );
-        let in_place = self.desired.upgrade.in_place_chart_name_change;
+        let in_place = self.desired.spec.upgrade.in_place_chart_name_change;
         if let Some(changed) = changed.filter(|it| *it != TargetChange::Chart || !in_place) {
             let held = self.held(Phase::Replace(changed));
             return Ok(held.unwrap_or_else(|| self.removal(Some(changed))));
@@ -490,8 +490,8 @@ impl ReleasePlanner<'_> {
                 known,
             ))]);
         }
-        let name = &self.desired.target.name;
-        let keep = self.desired.uninstall.keep_history;
+        let name = &self.desired.spec.target.name;
+        let keep = self.desired.spec.uninstall.keep_history;
         let left = operation::removal(name, revisions, keep).ok().filter(|_| is_known);
         if let Some(Removal::Purge(versions)) = left {
             return PlanVerdict::Act(vec![ReleaseStep::Purge { versions }]);
@@ -621,8 +621,8 @@ impl ReleasePlanner<'_> {
         let desired = self.desired;
         let last = self.observed.revisions.last().map(|last| last.record.as_ref());
         let is_unknown = matches!(state, State::Unmanaged(_)) && status.history.is_empty();
-        let is_plain =
-            desired.post_renderers_digest.is_empty() && desired.common_metadata_digest.is_empty();
+        let is_plain = desired.spec.post_renderers_digest.is_empty()
+            && desired.spec.common_metadata_digest.is_empty();
         let Some(record) = last.filter(|_| is_unknown && is_plain && !forced) else {
             return Ok(None);
         };
@@ -633,7 +633,7 @@ impl ReleasePlanner<'_> {
         let is_same = found.chart_name == desired.chart_name
             && found.chart_version == desired.chart_version
             && found.config_digest == desired.config_digest
-            && found.namespace == desired.target.namespace;
+            && found.namespace == desired.spec.target.namespace;
         Ok(is_same.then_some(record))
     }
 
@@ -726,13 +726,12 @@ impl ReleasePlanner<'_> {
     /// The outcome of a run while another client may still be uninstalling the release: for as long as that may take
     /// here.
     fn being_removed(&self) -> Option<PlanVerdict<ReleaseStep>> {
-        let ReleaseDesiredState { uninstall, .. } = self.desired;
         let last = self.observed.revisions.last().filter(|last| last.journal.is_none())?;
         let record = last.record.as_ref();
         let began =
             record.info.deleted.as_ref().filter(|_| record.info.status == Life::Uninstalling);
         let began = began.and_then(crate::record::Timestamp::whole_second)?;
-        let until = began.saturating_add(uninstall.timeout).unwrap_or(Time::MAX);
+        let until = began.saturating_add(self.desired.spec.uninstall.timeout).unwrap_or(Time::MAX);
         (began..until).contains(&self.observed.now).then(|| {
             let text = format!(
                 "another client began to uninstall release {} at {began}; unless that ends by {until}, it counts as \
@@ -766,7 +765,7 @@ impl ReleasePlanner<'_> {
     ) -> PlanVerdict<ReleaseStep> {
         let report = operation_status::drifted(self.desired, status, found);
         let is_reported = report.status == self.observed.status;
-        let is_enabled = self.desired.drift == DriftMode::Enabled;
+        let is_enabled = self.desired.spec.drift == DriftMode::Enabled;
         if is_enabled && self.observed.ran.corrected {
             if let Some(faults) = self.uncorrected() {
                 let text = operation_status::correction_failed(status, faults);

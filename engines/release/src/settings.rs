@@ -1,7 +1,8 @@
-//! The part of a HelmRelease's spec that decides which operations are done on the release.
+//! What is wanted of a release: the part of its owner's spec that decides which operations are done on it
+//! ([`ReleaseSpec`]), and what it is made from.
 //!
-//! The fields and their defaults are those of `spec` (helm-controller 1.6 `api/v2`); the maker of a
-//! [`ReleaseDesiredState`] has read them already.
+//! The fields of a spec and their defaults are those of a HelmRelease (helm-controller 1.6 `api/v2`); the maker of a
+//! [`ReleaseSpec`] has read them already.
 //!
 //! Elsewhere: what is decided ([`crate::decide`]), what is rendered and applied (the program).
 
@@ -25,8 +26,8 @@ pub struct ReleaseDesiredState {
     pub kube_context: String,
     /// Its generation.
     pub generation: i64,
-    /// Namespace and name of the release.
-    pub target: ReleaseTarget,
+    /// What it asks for.
+    pub spec: ReleaseSpec,
     /// Whether the HelmRelease is being deleted.
     pub deleted: bool,
     /// Whether it is suspended: an open operation comes to its end as soon as nothing is half done.
@@ -47,6 +48,21 @@ pub struct ReleaseDesiredState {
     pub config_digest: String,
     /// The digest of all from which the release is rendered.
     pub inputs: String,
+    /// What annotations request.
+    pub requests: Requests,
+    /// What an operation that begins now begins with.
+    pub origin: Origin,
+    /// How long to wait before what failed without a trace is tried again.
+    pub retry: Duration,
+    /// How long to wait before a release that is as it should be is reconciled again.
+    pub interval: Duration,
+}
+
+/// What the spec of an owner asks for of a release.
+#[derive(Debug, Clone)]
+pub struct ReleaseSpec {
+    /// Namespace and name of the release.
+    pub target: ReleaseTarget,
     /// The digest of the post-renderers; empty where there are none.
     pub post_renderers_digest: String,
     /// The digest of the common metadata; empty where there is none.
@@ -67,14 +83,6 @@ pub struct ReleaseDesiredState {
     pub uninstall: Uninstall,
     /// What to do about drift.
     pub drift: DriftMode,
-    /// What annotations request.
-    pub requests: Requests,
-    /// What an operation that begins now begins with.
-    pub origin: Origin,
-    /// How long to wait before what failed without a trace is tried again.
-    pub retry: Duration,
-    /// How long to wait before a release that is as it should be is reconciled again.
-    pub interval: Duration,
 }
 
 /// How an action that failed is dealt with.
@@ -288,16 +296,16 @@ impl ReleaseDesiredState {
     pub fn active(&self, status: &ReleaseStatus) -> Option<Active> {
         match status.last_attempted_action? {
             Action::Install => Some(Active {
-                remediation: self.install.remediation,
+                remediation: self.spec.install.remediation,
                 is_upgrade: false,
                 failures: status.install_failures,
-                retry: self.install.strategy.retry(),
+                retry: self.spec.install.strategy.retry(),
             }),
             Action::Upgrade => Some(Active {
-                remediation: self.upgrade.remediation,
+                remediation: self.spec.upgrade.remediation,
                 is_upgrade: true,
                 failures: status.upgrade_failures,
-                retry: self.upgrade.strategy.retry(),
+                retry: self.spec.upgrade.strategy.retry(),
             }),
             Action::Rollback | Action::Test | Action::Uninstall | Action::UninstallRemediation => {
                 None
@@ -310,37 +318,39 @@ impl ReleaseDesiredState {
         let ms = |timeout: Duration| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         // Tests are the last action before a release is ready, where they are on.
         let promotes = match action {
-            Action::Install | Action::Upgrade => !self.test.enable,
-            Action::Test => self.test.enable,
+            Action::Install | Action::Upgrade => !self.spec.test.enable,
+            Action::Test => self.spec.test.enable,
             _ => false,
         };
         let holds = self.lifecycles.of(action, promotes);
         let plan = Plan { timeout_ms: ms(self.timeout_of(action)), holds, ..Plan::default() };
         match action {
-            Action::Install => {
-                Plan { hooks: !self.install.disable_hooks, wait: self.install.wait, ..plan }
-            }
+            Action::Install => Plan {
+                hooks: !self.spec.install.disable_hooks,
+                wait: self.spec.install.wait,
+                ..plan
+            },
             Action::Upgrade => Plan {
-                hooks: !self.upgrade.disable_hooks,
-                wait: self.upgrade.wait,
-                cleanup: self.upgrade.cleanup_on_fail,
+                hooks: !self.spec.upgrade.disable_hooks,
+                wait: self.spec.upgrade.wait,
+                cleanup: self.spec.upgrade.cleanup_on_fail,
                 ..plan
             },
             Action::Rollback => Plan {
-                hooks: !self.rollback.disable_hooks,
-                wait: self.rollback.wait,
-                cleanup: self.rollback.cleanup_on_fail,
+                hooks: !self.spec.rollback.disable_hooks,
+                wait: self.spec.rollback.wait,
+                cleanup: self.spec.rollback.cleanup_on_fail,
                 ..plan
             },
             Action::Test => Plan { wait: WaitFor::Nothing, ..plan },
             Action::Uninstall | Action::UninstallRemediation => Plan {
-                hooks: !self.uninstall.disable_hooks,
-                wait: match self.uninstall.disable_wait {
+                hooks: !self.spec.uninstall.disable_hooks,
+                wait: match self.spec.uninstall.disable_wait {
                     true => WaitFor::Nothing,
                     false => WaitFor::Objects,
                 },
-                keep_history: self.uninstall.keep_history,
-                propagation: self.uninstall.propagation,
+                keep_history: self.spec.uninstall.keep_history,
+                propagation: self.spec.uninstall.propagation,
                 ..plan
             },
         }
@@ -349,11 +359,11 @@ impl ReleaseDesiredState {
     /// How long each hook and each wait of an action may take.
     pub(crate) fn timeout_of(&self, action: Action) -> Duration {
         match action {
-            Action::Install => self.install.timeout,
-            Action::Upgrade => self.upgrade.timeout,
-            Action::Rollback => self.rollback.timeout,
-            Action::Test => self.test.timeout,
-            Action::Uninstall | Action::UninstallRemediation => self.uninstall.timeout,
+            Action::Install => self.spec.install.timeout,
+            Action::Upgrade => self.spec.upgrade.timeout,
+            Action::Rollback => self.spec.rollback.timeout,
+            Action::Test => self.spec.test.timeout,
+            Action::Uninstall | Action::UninstallRemediation => self.spec.uninstall.timeout,
         }
     }
 }

@@ -158,7 +158,8 @@ impl ReleaseStatus {
     /// Parity(flux): what was undone counts as an error, also when that went well.
     pub fn summary(&self, desired: &ReleaseDesiredState) -> Option<ReleaseCondition> {
         let tested = self.tested.as_ref();
-        let tested = tested.filter(|_| desired.test.enable && !desired.test.ignore_failures);
+        let tested =
+            tested.filter(|_| desired.spec.test.enable && !desired.spec.test.ignore_failures);
         let remediated = self.remediated.clone().map(|said| {
             let status = reconcile::ConditionStatus::False;
             ReleaseCondition { status, ..said }

@@ -18,7 +18,9 @@ use crate::phase::Gates;
 use crate::plan::{Need, Release, ReleaseObservedState, RunProgress, need};
 use crate::record::{HookRecord, Info, Record, RevisionStatus as Life, StoredChart, Timestamp};
 use crate::revisions::{Revision, Revisions};
-use crate::settings::{Install, ReleaseDesiredState, Requests, Rollback, Test, Uninstall, Upgrade};
+use crate::settings::{
+    Install, ReleaseDesiredState, ReleaseSpec, Requests, Rollback, Test, Uninstall, Upgrade,
+};
 use crate::status::ReleaseStatus;
 use crate::step::ReleaseStep;
 use crate::target::ReleaseTarget;
@@ -31,7 +33,19 @@ pub(crate) fn desired(version: &str, values: &str) -> ReleaseDesiredState {
         owner: "uid".to_owned(),
         kube_context: String::new(),
         generation: 1,
-        target: ReleaseTarget::of("web", "apps", "", "", ""),
+        spec: ReleaseSpec {
+            target: ReleaseTarget::of("web", "apps", "", "", ""),
+            post_renderers_digest: String::new(),
+            common_metadata_digest: String::new(),
+            timeout: 5 * ONE_MINUTE,
+            max_history: 5,
+            install: Install { timeout: 5 * ONE_MINUTE, ..Install::default() },
+            upgrade: Upgrade { timeout: 5 * ONE_MINUTE, ..Upgrade::default() },
+            rollback: Rollback { timeout: 5 * ONE_MINUTE, ..Rollback::default() },
+            test: Test { timeout: 5 * ONE_MINUTE, ..Test::default() },
+            uninstall: Uninstall { timeout: 5 * ONE_MINUTE, ..Uninstall::default() },
+            drift: crate::settings::DriftMode::Disabled,
+        },
         deleted: false,
         suspended: false,
         gates: Gates::default(),
@@ -42,16 +56,6 @@ pub(crate) fn desired(version: &str, values: &str) -> ReleaseDesiredState {
         oci_digest: String::new(),
         config_digest: helm::values::digest(&config(values)).unwrap(),
         inputs: format!("sha256:{version}/{values}"),
-        post_renderers_digest: String::new(),
-        common_metadata_digest: String::new(),
-        timeout: 5 * ONE_MINUTE,
-        max_history: 5,
-        install: Install { timeout: 5 * ONE_MINUTE, ..Install::default() },
-        upgrade: Upgrade { timeout: 5 * ONE_MINUTE, ..Upgrade::default() },
-        rollback: Rollback { timeout: 5 * ONE_MINUTE, ..Rollback::default() },
-        test: Test { timeout: 5 * ONE_MINUTE, ..Test::default() },
-        uninstall: Uninstall { timeout: 5 * ONE_MINUTE, ..Uninstall::default() },
-        drift: crate::settings::DriftMode::Disabled,
         requests: Requests::default(),
         origin: crate::Origin { generation: 1, ..crate::Origin::default() },
         retry: Duration::from_secs(1),
@@ -507,7 +511,7 @@ impl TestCluster {
                 let mut record = record(write.version, &chart, &values, life);
                 record.info.last_deployed = Some(Timestamp::new(journal.started));
                 record.hooks.clone_from(&self.hooks);
-                record.namespace.clone_from(&self.desired.target.namespace);
+                record.namespace.clone_from(&self.desired.spec.target.namespace);
                 record
             }
         };

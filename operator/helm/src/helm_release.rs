@@ -1,6 +1,6 @@
 //! HelmRelease: a chart with values, kept released as Helm releases it.
 //!
-//! Here: a run from its gate to its report. Elsewhere: the desired state (`validated_spec`, `values`), the chart
+//! Here: a run from its gate to its report. Elsewhere: the spec (`validated_spec`, `values`), the chart
 //! (`chart`, `template`), the release itself (`release_runner`, of which it is an owner: `owner`), deletion
 //! (`finalize`).
 
@@ -21,7 +21,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::helm::HelmRelease;
-use helm::template::Strategy;
 use kube_core::{Resource as _, ResourceExt as _};
 use reconcile::{Facts, ObjectKey, Outcome, ROLLBACK, Rollback};
 use release::{Origin, ReleaseDesiredState};
@@ -29,9 +28,7 @@ use release::{Origin, ReleaseDesiredState};
 use self::owner::{PendingStatus, ReleaseOwner};
 pub(super) use self::pause::released_parts;
 pub use self::validated_spec::{FORCE_AT, RESET_AT};
-use self::validated_spec::{ReleaseInputs, Timeouts};
-use super::release_runner::action_options::ActionOptions;
-use super::release_runner::postrender::PostRenderers;
+use super::release_runner::validated_spec::{ReleaseInputs, ValidatedSpec};
 use super::release_runner::{self, DesiredRelease, MANAGER, drive};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
@@ -40,11 +37,13 @@ use windlass_runtime::applier::{
 };
 use windlass_runtime::dependencies::DependencyTarget;
 use windlass_runtime::kind::REQUESTED_AT;
-use windlass_runtime::lifecycle;
 use windlass_runtime::object_watcher::Ownership;
+use windlass_runtime::record::status_of;
 use windlass_runtime::reference::References;
 use windlass_runtime::run_error::RunError;
 use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::{hold_conditions, lifecycle};
+use windlass_serve::settings::Settings;
 
 /// The marks on the objects of a release.
 pub const OWNERSHIP: Ownership = Ownership {
@@ -60,14 +59,6 @@ fn origin(object: &HelmRelease) -> BTreeMap<String, String> {
         (OWNERSHIP.namespace.to_owned(), object.namespace().unwrap_or_default()),
     ]
     .into()
-}
-
-/// What is done to the documents of a release before they are applied.
-pub fn post_renderers(object: &HelmRelease, strategy: Strategy) -> PostRenderers {
-    let spec = &object.spec;
-    let renderers = &spec.post_renderers;
-    let common = spec.common_metadata.as_ref();
-    PostRenderers::of(renderers, common, origin(object), strategy)
 }
 
 /// What a HelmRelease remembers between runs.
@@ -110,7 +101,7 @@ pub struct HelmReleaseRunDetails {
     /// `namespace/name` of the HelmChart that was made for it, if it is known.
     helm_chart: Option<String>,
     /// What has to be written besides.
-    held: Option<PendingStatus>,
+    pending: Option<PendingStatus>,
     /// What the operation does that is under way.
     running: Option<String>,
 }
@@ -144,7 +135,7 @@ impl ApplierKind for HelmReleaseController {
     const STAYS_WITHOUT_KUBECONFIG: bool = true;
 
     type Own = HelmReleaseState;
-    type Timeouts = Timeouts;
+    type ValidatedSpec = Arc<ValidatedSpec>;
     type SpecInputs = values::Values;
     type RunDetails = HelmReleaseRunDetails;
 
@@ -165,12 +156,14 @@ impl ApplierKind for HelmReleaseController {
         applier::announcement(object, status.and_then(|it| it.last_attempted_revision.as_deref()))
     }
 
-    fn check(object: &HelmRelease) -> Result<Timeouts, Outcome> {
-        status::check(object).and_then(|()| validated_spec::check(&object.spec))
+    fn validate(object: &HelmRelease, settings: &Settings) -> Result<Arc<ValidatedSpec>, Outcome> {
+        status::check(object.status.as_ref())?;
+        let target = release_runner::target_of(object);
+        validated_spec::validate(&object.spec, target, origin(object), settings).map(Arc::new)
     }
 
-    fn pace(timeouts: &Timeouts) -> Pace {
-        Pace { interval: timeouts.interval, retry: timeouts.retry }
+    fn pace(spec: &Arc<ValidatedSpec>) -> Pace {
+        spec.pace
     }
 
     fn observation(session: &applier::Session<Self>, object: &HelmRelease) -> Option<Observation> {
@@ -215,20 +208,20 @@ impl ApplierKind for HelmReleaseController {
     }
 
     async fn read(
-        _: &applier::Session<Self>,
+        session: &applier::Session<Self>,
         object: &HelmRelease,
         references: &mut References,
     ) -> Result<values::Values, Outcome> {
-        values::read(object, references).await
+        values::read(&session.node.namespace, &object.spec, references).await
     }
 
     async fn reconcile(
         session: &applier::Session<Self>,
         object: &Arc<HelmRelease>,
         facts: Facts,
-        timeouts: Timeouts,
+        spec: Arc<ValidatedSpec>,
     ) -> Result<Option<HelmReleaseRunReport>, ClusterError> {
-        let ended = Session(session).reconcile(object, facts, timeouts).await?;
+        let ended = Session(session).reconcile(object, facts, spec).await?;
         Ok(ended.and_then(pause::outside))
     }
 
@@ -249,17 +242,21 @@ impl ApplierKind for HelmReleaseController {
         end: &End,
     ) -> applier::Report<Self> {
         let HelmReleaseRunReport { object, came, .. } = ended;
-        let HelmReleaseRunDetails { desired_release, helm_chart, held, running } = came;
-        let run = report::HelmReleaseRun {
+        let HelmReleaseRunDetails { desired_release, helm_chart, pending, running } = came;
+        let run = report::ReleaseRun {
             outcome: &end.outcome,
             desired: desired_release.as_ref().map(|desired_release| &desired_release.desired),
-            helm_chart: helm_chart.as_deref(),
+            generation: object.meta().generation.unwrap_or_default(),
+            marks: &hold_conditions::of(&*object, end.now),
             running: running.as_deref(),
             now: end.now,
         };
-        let report = report::report(&object, &run);
-        let (before, held) = held.map_or((report.before, Vec::new()), |it| (it.before, it.events));
-        let events: Vec<Event> = held.iter().map(report::event).chain(report.event).collect();
+        let before = status_of(&*object);
+        let decided = pending.as_ref().map_or(&before, |it| &it.status);
+        let report = report::report(&object, decided, helm_chart.as_deref(), &run);
+        let release_events =
+            pending.iter().flat_map(|it| &it.events).map(report::event::<HelmRelease>);
+        let events: Vec<Event> = release_events.chain(report.event).collect();
         for event in events.iter().chain(&report.logged) {
             report::log(&object, event);
         }
@@ -277,17 +274,18 @@ impl Session<'_> {
         CHART_PATIENCE.checked_sub(since.elapsed()).filter(|left| !left.is_zero())
     }
 
-    /// Whether the releases exist that the object requires. An operation that is under way comes to its end without.
+    /// Whether the releases exist that the object requires, whose own records are in `storage`. An operation that is under
+    /// way comes to its end without.
     async fn required(
         &self,
         object: &Arc<HelmRelease>,
+        storage: &str,
         target: &Arc<ClusterTarget>,
     ) -> Result<(), RunError> {
         let annotation = object.annotations().get(requires::REQUIRES);
         let own = &self.node.namespace;
-        let storage = validated_spec::target(object).storage_namespace;
         let is_blocked = self.context.settings.no_cross_namespace_refs;
-        let required = match requires::of(annotation, own, &storage, is_blocked) {
+        let required = match requires::of(annotation, own, storage, is_blocked) {
             Ok(required) if required.is_empty() => return Ok(()),
             Ok(required) => required,
             Err(outcome) => return Err(outcome.into()),
@@ -305,7 +303,7 @@ impl Session<'_> {
         &self,
         object: &Arc<HelmRelease>,
         facts: Facts,
-        timeouts: Timeouts,
+        spec: Arc<ValidatedSpec>,
     ) -> Result<Option<HelmReleaseRunReport>, ClusterError> {
         let helm_chart = match template::keep(&self.context, object).await {
             Ok(helm_chart) => helm_chart.unwrap_or_default(),
@@ -336,7 +334,8 @@ impl Session<'_> {
             Ok(named) => named,
             Err(outcome) => return early(outcome),
         };
-        if let Err(error) = self.required(object, &target).await {
+        let storage = &spec.release.target.storage_namespace;
+        if let Err(error) = self.required(object, storage, &target).await {
             return early(error.outcome()?);
         }
         let loaded = match release_runner::chart::load(&self.context, &source).await {
@@ -344,7 +343,7 @@ impl Session<'_> {
             Err(outcome) => return early(outcome),
         };
         let metadata = &loaded.chart.metadata;
-        let parts = ReleaseInputs {
+        let inputs = ReleaseInputs {
             chart_name: metadata.name.clone(),
             chart_version: metadata.version.clone(),
             app_version: metadata.app_version.clone(),
@@ -352,29 +351,18 @@ impl Session<'_> {
             config_digest: values.digest.clone(),
             artifact_digest: source.artifact.digest.clone(),
         };
-        let settings = &self.context.settings;
-        let desired = validated_spec::desired(object, parts, &timeouts, false, settings);
+        let desired = self.desired(object, &spec, inputs);
         let origin = Origin {
             source: source.node.to_string(),
             revision: source.artifact.revision.clone(),
             ..desired.origin.clone().with_values(values.versions)
         };
-        let lifecycles = lifecycle::holding(&self.context, &**object);
-        let desired =
-            ReleaseDesiredState { gates: self.gates(object), lifecycles, origin, ..desired };
-        let ignore = match validated_spec::ignore(&object.spec) {
-            Ok(ignore) => ignore,
-            Err(outcome) => return early(outcome),
-        };
-        let options = ActionOptions::of(&object.spec, settings);
         let desired_release = Arc::new(DesiredRelease {
-            desired,
-            options,
+            desired: ReleaseDesiredState { gates: self.gates(object), origin, ..desired },
+            spec,
             values: values.map,
             chart: Some(loaded),
-            post: Arc::new(post_renderers(object, options.post_render)),
             expressions: self.expressions.clone(),
-            ignore,
             secrets: values.secrets,
         });
         self.memory().source = Some(source.key());
@@ -383,6 +371,21 @@ impl Session<'_> {
             ended.came.helm_chart = Some(helm_chart);
             ended
         }))
+    }
+
+    /// The desired state of the release, which no window holds.
+    fn desired(
+        &self,
+        object: &HelmRelease,
+        spec: &ValidatedSpec,
+        inputs: ReleaseInputs,
+    ) -> ReleaseDesiredState {
+        let failures = object.status.as_ref().map_or(0, |status| status.failures);
+        ReleaseDesiredState {
+            lifecycles: lifecycle::holding(&self.context, object),
+            requests: validated_spec::requests(object),
+            ..spec.desired(object, inputs, failures, &self.context.settings)
+        }
     }
 
     /// Does what the engine says until it has an outcome; nothing where the spec changed meanwhile.
@@ -400,12 +403,10 @@ impl Session<'_> {
         let memory = self.memory().release.clone();
         let driven = drive::drive(context, target, node, &owner, &desired_release, &memory).await?;
         self.memory().waits_for = driven.is_waiting.then(|| HelmReleaseRequest::of(object));
-        let held = owner.held();
-        let running = driven.running;
         let came = HelmReleaseRunDetails {
             desired_release: Some(desired_release),
-            held,
-            running,
+            pending: owner.take_pending(),
+            running: driven.running,
             helm_chart: None,
         };
         Some(HelmReleaseRunReport {

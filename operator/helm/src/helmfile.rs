@@ -74,6 +74,7 @@ use windlass_runtime::object_watcher::Ownership;
 use windlass_runtime::reference::References;
 use windlass_runtime::target::ClusterTarget;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
+use windlass_serve::settings::Settings;
 
 /// Says for which version of helmfile a Helmfile of helmfile-operator was written.
 const DIALECT: &str = "helmfile.windlass.dev/dialect";
@@ -147,7 +148,7 @@ impl<K: Model> ApplierKind for HelmfileController<K> {
     const STAYS_WITHOUT_KUBECONFIG: bool = true;
 
     type Own = HelmfileState;
-    type Timeouts = Timeouts;
+    type ValidatedSpec = Timeouts;
     type SpecInputs = HelmfileInputs;
     type RunDetails = HelmfileRunDetails<K>;
 
@@ -167,7 +168,7 @@ impl<K: Model> ApplierKind for HelmfileController<K> {
         report::announcement(object)
     }
 
-    fn check(object: &K) -> Result<Timeouts, Outcome> {
+    fn validate(object: &K, _: &Settings) -> Result<Timeouts, Outcome> {
         match object.fault() {
             Some(outcome) => Err(outcome),
             None => validated_spec::check(&object.asked()),

@@ -1,9 +1,9 @@
 //! Helm releases, reconciled for the objects that own them: records, journal, hooks, waits, drift.
 //!
 //! Here: the desired state of a run ([`DesiredRelease`]), and what an owner does for the release runner ([`Owner`]). In
-//! the folder: observing and performing steps (`executor` and the files that it names), charts, post-renderers, what an
-//! upgrade would change (`preview`). Elsewhere: what to do next (engine `release`), the owners (`helm_release`,
-//! `helmfile`).
+//! the folder: what a spec asks for (`validated_spec`), observing and performing steps (`executor` and the files that it
+//! names), charts, post-renderers, what an upgrade would change (`preview`). Elsewhere: what to do next (engine
+//! `release`), the owners (`helm_release`, `helmfile`).
 
 pub mod action_options;
 pub(crate) mod audit;
@@ -25,39 +25,44 @@ pub(crate) mod release_conflict;
 pub mod render;
 mod step_error;
 pub mod storage;
+pub mod validated_spec;
 mod write;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use apply::Inventory;
-use apply::ignore::Rules;
-use crds::ResourceInventory;
 use crds::helm::HelmRelease;
+use crds::{ReconciledObject, ResourceInventory};
 use golang::value::Map;
 use helm::chart::Chart;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::ResourceExt as _;
 use objects::Masking;
-use reconcile::{ObjectKey, Outcome};
+use reconcile::{ObjectKey, Outcome, Wake};
 use release::operation::{Health, HookObject, Live};
 use release::settings::DriftMode;
-use release::status::{ReleaseStatus, Report};
+use release::status::{RECONCILE_ERROR, ReleaseStatus, Report};
 use release::target::ReleaseTarget;
 use release::{Journal, Record, ReleaseDesiredState};
 
-use self::action_options::ActionOptions;
 use self::chart::LoadedChart;
 use self::manifest_objects::Member;
-use self::postrender::PostRenderers;
+use self::validated_spec::ValidatedSpec;
 use windlass_cluster::events::Event;
+use windlass_cluster::kind::OurKind;
+use windlass_runtime::context::Context;
 use windlass_runtime::expressions::Expressions;
 use windlass_runtime::object_watcher::Ownership;
 use windlass_runtime::permit::RunPermit;
-use windlass_runtime::record::recorded;
+use windlass_runtime::record::{Latest, recorded};
 use windlass_runtime::target::ClusterTarget;
 
 /// Field manager of the objects of releases; that of Flux's controller, so that what it applied stays ours.
 pub const MANAGER: &str = "helm-controller";
+
+/// When a status is written again that could not be written.
+const STATUS_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// The owner of a release: the object that keeps its status and announces its events.
 ///
@@ -130,14 +135,12 @@ pub(crate) trait Owner: Send + Sync + 'static {
 /// The desired state of a release, and how it is reached.
 pub(crate) struct DesiredRelease {
     pub(crate) desired: ReleaseDesiredState,
-    pub(crate) options: ActionOptions,
+    pub(crate) spec: Arc<ValidatedSpec>,
     pub(crate) values: Map,
     /// The chart; `None` if the release is being uninstalled.
     pub(crate) chart: Option<Arc<LoadedChart>>,
-    pub(crate) post: Arc<PostRenderers>,
     /// Expressions that judge objects in place of the usual rules.
     pub(crate) expressions: Arc<Expressions>,
-    pub(crate) ignore: Rules,
     /// What came from Secrets, which no status, event or log may show.
     pub(crate) secrets: Masking,
 }
@@ -145,7 +148,7 @@ pub(crate) struct DesiredRelease {
 impl DesiredRelease {
     /// Whether objects are watched for drift.
     pub(crate) fn is_observed(&self) -> bool {
-        self.desired.drift != DriftMode::Disabled && !self.desired.deleted
+        self.desired.spec.drift != DriftMode::Disabled && !self.desired.deleted
     }
 
     /// A text without the values of Secrets.
@@ -172,8 +175,30 @@ impl DesiredRelease {
     }
 }
 
+/// Writes the status of an owner, and returns the owner as it is now.
+///
+/// # Errors
+/// The API server's refusal, and that the owner is gone.
+pub(crate) async fn write_status<K: OurKind + ReconciledObject>(
+    context: &Context,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+    before: &K::Status,
+    after: &K::Status,
+) -> Result<Arc<K>, Outcome> {
+    let written = latest.write_status(context, object, before, after).await.map_err(|error| {
+        let soon = jiff::Timestamp::now().saturating_add(STATUS_RETRY_DELAY);
+        let wake = Wake::at(soon.unwrap_or(reconcile::Time::MAX));
+        Outcome::Failed(RECONCILE_ERROR, error.to_string(), wake)
+    })?;
+    // It is gone for good, so nothing may be done in its name any more.
+    written.ok_or_else(|| {
+        Outcome::Stalled(RECONCILE_ERROR, format!("the {} was deleted", K::kind(&())))
+    })
+}
+
 /// Where the release of a HelmRelease is and what it is called, as the spec says.
-pub fn target_of(object: &HelmRelease) -> ReleaseTarget {
+pub(crate) fn target_of(object: &HelmRelease) -> ReleaseTarget {
     let spec = &object.spec;
     let name = object.name_any();
     let namespace = object.namespace().unwrap_or_default();

@@ -59,6 +59,7 @@ use windlass_runtime::reference::References;
 use windlass_runtime::target::ClusterTarget;
 use windlass_runtime::unanswered_writes::UnansweredWrites;
 use windlass_runtime::{artifact, hold, hold_conditions, progress, source_reference, window};
+use windlass_serve::settings::Settings;
 
 /// Field manager of what Kustomizations apply.
 pub const MANAGER: &str = Kustomization::CONTROLLER;
@@ -182,7 +183,7 @@ impl ApplierKind for KustomizationController {
     const STAYS_WITHOUT_KUBECONFIG: bool = false;
 
     type Own = KustomizationState;
-    type Timeouts = Timeouts;
+    type ValidatedSpec = Timeouts;
     type SpecInputs = Inputs;
     type RunDetails = KustomizationRunDetails;
 
@@ -215,7 +216,7 @@ impl ApplierKind for KustomizationController {
         resolve::stale(dependency, object, revision)
     }
 
-    fn check(object: &Kustomization) -> Result<Timeouts, Outcome> {
+    fn validate(object: &Kustomization, _: &Settings) -> Result<Timeouts, Outcome> {
         validated_spec::check(&object.spec)
     }
 

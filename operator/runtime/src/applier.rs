@@ -56,8 +56,8 @@ pub trait ApplierKind: Sized + 'static {
 
     /// The state of an object between runs that only this kind has. [`ApplierState`] has the state of every applier.
     type Own: Default + Send + 'static;
-    /// The durations of a spec, checked.
-    type Timeouts: Copy + Send + Sync + 'static;
+    /// The spec, read and checked.
+    type ValidatedSpec: Clone + Send + Sync + 'static;
     /// The content of the objects that a spec names, except for the kubeconfig and the ServiceAccount.
     type SpecInputs: Send;
     /// The details of a run that this kind reports in addition to the outcome.
@@ -86,11 +86,12 @@ pub trait ApplierKind: Sized + 'static {
     /// The state that dependents read, as a string. A change of the string wakes the dependents.
     fn announcement(object: &Self::Object) -> String;
 
-    /// Checks the fields of the spec that need neither a cluster nor the evaluation of an expression.
-    fn check(object: &Self::Object) -> Result<Self::Timeouts, Outcome>;
+    /// Reads the spec and checks the fields that need neither a cluster nor the evaluation of an expression.
+    fn validate(object: &Self::Object, settings: &Settings)
+    -> Result<Self::ValidatedSpec, Outcome>;
 
     /// Interval and retry interval.
-    fn pace(timeouts: &Self::Timeouts) -> Pace;
+    fn pace(spec: &Self::ValidatedSpec) -> Pace;
 
     /// The last observation of the wait that is in progress; `None` if the next run must do more than observe this
     /// wait.
@@ -147,7 +148,7 @@ pub trait ApplierKind: Sized + 'static {
         session: &Session<Self>,
         object: &Arc<Self::Object>,
         facts: Facts,
-        timeouts: Self::Timeouts,
+        spec: Self::ValidatedSpec,
     ) -> impl Future<Output = Result<Option<RunReport<Self>>, ClusterError>> + Send;
 
     /// Removes the applied objects, because their owner is being deleted.
@@ -215,7 +216,7 @@ pub enum FinalizeOutcome<K: ApplierKind> {
     /// No applied object is left to remove, so the finalizer can be removed.
     Done(Arc<K::Object>),
     /// A later run continues the removal.
-    Later(Box<RunReport<K>>, Option<K::Timeouts>),
+    Later(Box<RunReport<K>>, Option<K::ValidatedSpec>),
     /// Something changed meanwhile. The next run begins at once and decides again.
     Anew,
 }
@@ -416,8 +417,8 @@ impl<K: ApplierKind> Session<K> {
         if let Err(outcome) = needed {
             return self.finish(RunReport::early(&object, outcome), None).await;
         }
-        let timeouts = match K::check(&object) {
-            Ok(timeouts) => timeouts,
+        let spec = match K::validate(&object, &self.context.settings) {
+            Ok(spec) => spec,
             Err(outcome) => return self.finish(RunReport::early(&object, outcome), None).await,
         };
         let health = object.health_check_exprs();
@@ -425,11 +426,11 @@ impl<K: ApplierKind> Session<K> {
         if let Err(outcome) = self.expressions.read(object.meta(), health, depends_on).await {
             return self.finish(RunReport::early(&object, outcome), None).await;
         }
-        match K::reconcile(self, &object, facts, timeouts).await? {
+        match K::reconcile(self, &object, facts, spec.clone()).await? {
             // Something changed meanwhile: the next run decides anew.
             None => Ok(Some(Duration::ZERO)),
             Some(RunReport { unsaid_for: Some(time), .. }) => Ok(Some(time)),
-            Some(ended) => self.finish(ended, Some(timeouts)).await,
+            Some(ended) => self.finish(ended, Some(spec)).await,
         }
     }
 
@@ -534,8 +535,8 @@ impl<K: ApplierKind> Session<K> {
     }
 
     /// See [`interval`].
-    pub fn interval(&self, object: &K::Object, timeouts: &K::Timeouts) -> Duration {
-        interval(object, K::pace(timeouts), &self.context.settings)
+    pub fn interval(&self, object: &K::Object, spec: &K::ValidatedSpec) -> Duration {
+        interval(object, K::pace(spec), &self.context.settings)
     }
 
     /// Writes the status and the events of a run that ended. Returns the time until the next run.
@@ -545,13 +546,12 @@ impl<K: ApplierKind> Session<K> {
     pub async fn finish(
         &self,
         ended: RunReport<K>,
-        timeouts: Option<K::Timeouts>,
+        spec: Option<K::ValidatedSpec>,
     ) -> Result<Option<Duration>, ClusterError> {
         let now = jiff::Timestamp::now();
         let none = Pace { interval: AFTER_REFUSAL, retry: AFTER_REFUSAL };
-        let pace = timeouts.as_ref().map_or(none, K::pace);
-        let again =
-            timeouts.map_or(AFTER_REFUSAL, |timeouts| self.interval(&ended.object, &timeouts));
+        let pace = spec.as_ref().map_or(none, K::pace);
+        let again = spec.map_or(AFTER_REFUSAL, |spec| self.interval(&ended.object, &spec));
         let outcome =
             ended.outcome.clone().or_wake(now.saturating_add(pace.retry).unwrap_or(Time::MAX));
         let end = End { outcome, began: self.began, now, interval: pace.interval };

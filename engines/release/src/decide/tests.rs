@@ -119,7 +119,7 @@ fn what_is_deployed_is_compared_with_the_desired_state() {
     assert_eq!(is(&desired("2.0.0", "a")), "OutOfSync: release chart changed");
     assert_eq!(is(&desired("1.0.0", "b")), "OutOfSync: release config values changed");
     let mut wanted = desired("1.0.0", "a");
-    wanted.post_renderers_digest = "sha256:0".to_owned();
+    wanted.spec.post_renderers_digest = "sha256:0".to_owned();
     assert_eq!(is(&wanted), "InSync", "only a new generation is compared");
     let (mut failed, revisions) = seen.clone();
     failed.released = Some(ReleaseCondition {
@@ -135,8 +135,8 @@ fn what_is_deployed_is_compared_with_the_desired_state() {
     );
     wanted.generation = 2;
     assert_eq!(is(&wanted), "OutOfSync: postrenderers digest has changed");
-    wanted.post_renderers_digest.clear();
-    wanted.common_metadata_digest = "sha256:0".to_owned();
+    wanted.spec.post_renderers_digest.clear();
+    wanted.spec.common_metadata_digest = "sha256:0".to_owned();
     assert_eq!(is(&wanted), "OutOfSync: common metadata digest has changed");
 }
 
@@ -154,7 +154,7 @@ fn with_tests(phases: &[&str], action: Option<Action>) -> (ReleaseStatus, Revisi
 #[test]
 fn tests_are_run_once_and_their_failure_is_one_of_the_release_unless_ignored() {
     let mut wanted = desired("1.0.0", "a");
-    wanted.test.enable = true;
+    wanted.spec.test.enable = true;
     let install = Some(Action::Install);
     assert_eq!(state_text(&wanted, &known(&[(1, "deployed")]), None), "Untested");
     assert_eq!(state_text(&wanted, &with_tests(&[], install), None), "InSync");
@@ -163,9 +163,9 @@ fn tests_are_run_once_and_their_failure_is_one_of_the_release_unless_ignored() {
     let failed = "Failed: release has test in failed phase";
     assert_eq!(state_text(&wanted, &with_tests(&["Failed", ""], install), None), failed);
     assert_eq!(state_text(&wanted, &with_tests(&["Failed"], None), None), "InSync");
-    wanted.test.ignore_failures = true;
+    wanted.spec.test.ignore_failures = true;
     assert_eq!(state_text(&wanted, &with_tests(&["Failed"], install), None), "InSync");
-    wanted.install.remediation.ignore_test_failures = Some(false);
+    wanted.spec.install.remediation.ignore_test_failures = Some(false);
     assert_eq!(state_text(&wanted, &with_tests(&["Failed"], install), None), failed);
 }
 
@@ -176,7 +176,7 @@ fn drift_is_detected_only_where_it_is_asked_for() {
     let found = Drift::Found { digest: "d".to_owned(), text: "t".to_owned() };
     assert_eq!(state_text(&wanted, &seen, Some(&found)), "InSync");
     for mode in [DriftMode::Warn, DriftMode::Enabled] {
-        wanted.drift = mode;
+        wanted.spec.drift = mode;
         assert_eq!(state_text(&wanted, &seen, None), "Unobserved");
         assert_eq!(state_text(&wanted, &seen, Some(&Drift::None)), "InSync");
         assert_eq!(state_text(&wanted, &seen, Some(&found)), "Drifted");
@@ -190,14 +190,14 @@ fn drift_is_detected_only_where_it_is_asked_for() {
 fn an_action_that_failed_too_often_is_not_begun_unless_forced() {
     let install = |retries, failures, forced| {
         let mut wanted = desired("1.0.0", "a");
-        wanted.install.remediation.retries = retries;
+        wanted.spec.install.remediation.retries = retries;
         let mut seen = known(&[]);
         seen.0.install_failures = failures;
         done(&wanted, &seen, forced)
     };
     let upgrade = |retries, failures, forced| {
         let mut wanted = desired("2.0.0", "a");
-        wanted.upgrade.remediation.retries = retries;
+        wanted.spec.upgrade.remediation.retries = retries;
         let mut seen = known(&[(1, "deployed")]);
         seen.0.upgrade_failures = failures;
         done(&wanted, &seen, forced)
@@ -245,14 +245,14 @@ fn a_failed_installation_is_undone_by_removal_as_often_as_it_is_retried() {
     assert_eq!(done(&wanted, &seen(0), false), "upgrade", "something else was wished for since");
     assert_eq!(done(&wanted, &seen(1), false), "Exhausted");
     assert_eq!(done(&wanted, &seen(1), true), "upgrade");
-    wanted.install.remediation.retries = 1;
+    wanted.spec.install.remediation.retries = 1;
     assert_eq!(done(&wanted, &seen(1), false), "undo");
     assert_eq!(done(&wanted, &seen(2), false), "Exhausted");
-    wanted.install.remediation.remediate_last_failure = Some(true);
+    wanted.spec.install.remediation.remediate_last_failure = Some(true);
     assert_eq!(done(&wanted, &seen(2), false), "undo");
-    wanted.install.remediation.strategy = RemediationStrategy::Rollback;
+    wanted.spec.install.remediation.strategy = RemediationStrategy::Rollback;
     assert_eq!(done(&wanted, &seen(2), false), "undo", "there is nothing to roll back to");
-    wanted.install.strategy = Strategy::RetryOnFailure(Duration::from_secs(60));
+    wanted.spec.install.strategy = Strategy::RetryOnFailure(Duration::from_secs(60));
     assert_eq!(done(&wanted, &seen(2), false), "upgrade");
 }
 
@@ -262,15 +262,15 @@ fn a_failed_upgrade_is_rolled_back_or_removed() {
     let lives = [(1, "superseded"), (2, "deployed"), (3, "failed")];
     let seen = |failures| failed(&lives, Some(Action::Upgrade), failures);
     assert_eq!(done(&wanted, &seen(1), false), "Exhausted");
-    wanted.upgrade.remediation.retries = 1;
+    wanted.spec.upgrade.remediation.retries = 1;
     assert_eq!(done(&wanted, &seen(1), false), "rollback to v2");
     assert_eq!(done(&wanted, &seen(2), false), "rollback to v2", "the last failure, too");
-    wanted.upgrade.remediation.remediate_last_failure = Some(false);
+    wanted.spec.upgrade.remediation.remediate_last_failure = Some(false);
     assert_eq!(done(&wanted, &seen(2), false), "Exhausted");
-    wanted.upgrade.remediation =
+    wanted.spec.upgrade.remediation =
         Remediation { retries: 0, remediate_last_failure: Some(true), ..Remediation::default() };
     assert_eq!(done(&wanted, &seen(1), false), "rollback to v2");
-    wanted.upgrade.remediation.strategy = RemediationStrategy::Uninstall;
+    wanted.spec.upgrade.remediation.strategy = RemediationStrategy::Uninstall;
     assert_eq!(done(&wanted, &seen(1), false), "undo");
     assert_eq!(done(&wanted, &failed(&lives, None, 1), false), "upgrade");
 }
@@ -278,7 +278,7 @@ fn a_failed_upgrade_is_rolled_back_or_removed() {
 #[test]
 fn a_rollback_needs_a_revision_that_is_there_and_is_what_it_was() {
     let mut wanted = desired("1.0.0", "a");
-    wanted.upgrade.remediation.retries = 5;
+    wanted.spec.upgrade.remediation.retries = 5;
     let upgrade = Some(Action::Upgrade);
     let none = failed(&[(1, "failed"), (2, "failed")], upgrade, 1);
     assert_eq!(done(&wanted, &none, false), "NoRollbackTarget");
@@ -293,6 +293,6 @@ fn a_rollback_needs_a_revision_that_is_there_and_is_what_it_was() {
     let hook = TestHook { phase: "Failed".to_owned(), ..TestHook::default() };
     tested.0.history[1].test_hooks = Some(BTreeMap::from([("t".to_owned(), Some(hook))]));
     assert_eq!(done(&wanted, &tested, false), "NoRollbackTarget");
-    wanted.upgrade.remediation.ignore_test_failures = Some(true);
+    wanted.spec.upgrade.remediation.ignore_test_failures = Some(true);
     assert_eq!(done(&wanted, &tested, false), "rollback to v1");
 }

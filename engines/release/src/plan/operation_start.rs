@@ -14,7 +14,7 @@ use crate::origin::Origin;
 use crate::phase::{Gates, removal_of};
 use crate::record::{Record, RevisionStatus as Life};
 use crate::revisions::Revision;
-use crate::settings::ReleaseDesiredState;
+use crate::settings::{ReleaseDesiredState, ReleaseSpec};
 use crate::snapshot::{DigestError, is_selected};
 use crate::status::{RefusedOperation, ReleaseStatus};
 use crate::step::ReleaseStep;
@@ -88,7 +88,7 @@ impl ReleasePlanner<'_> {
     /// Differs(flux): Flux does not install over the remains of a release that was uninstalled, unless
     /// `install.replace` is set. This works as `helm upgrade --install` does.
     fn place(&self, action: Action) -> Result<RevisionPlacement, String> {
-        let ReleaseDesiredState { target, install, max_history, .. } = self.desired;
+        let ReleaseSpec { target, install, max_history, .. } = &self.desired.spec;
         let revisions = &self.observed.revisions;
         let is_left = |last: &Revision| last.record.info.status == Life::Uninstalled;
         let replace = install.replace || revisions.last().is_some_and(is_left);
@@ -113,7 +113,7 @@ impl ReleasePlanner<'_> {
         version: i64,
         status: &ReleaseStatus,
     ) -> Result<Option<LifecycleAnswers>, Box<PlanVerdict<ReleaseStep>>> {
-        let ReleaseDesiredState { owner, target, lifecycles, .. } = self.desired;
+        let ReleaseDesiredState { owner, spec, lifecycles, .. } = self.desired;
         let Some((phase, holds)) = lifecycles.before(action) else { return Ok(None) };
         let operation = hold::held_operation(self.desired, status, action, version);
         let from = self.observed.revisions.current().map(|it| revision_of(&it.record));
@@ -124,7 +124,7 @@ impl ReleasePlanner<'_> {
         };
         let question = Question {
             owner,
-            subject: &target.name,
+            subject: &spec.target.name,
             operation: &operation,
             phase,
             from: from.as_ref(),
@@ -178,7 +178,7 @@ impl ReleasePlanner<'_> {
             // It undoes a failure.
             journal.origin.rollback = None;
         }
-        let prune = self.observed.revisions.prunable(self.desired.max_history);
+        let prune = self.observed.revisions.prunable(self.desired.spec.max_history);
         // What is rolled back to has to stay until that is done.
         let prune = prune.into_iter().filter(|version| Some(*version) != to).collect();
         let changes = Vec::new();
@@ -221,7 +221,7 @@ impl ReleasePlanner<'_> {
         let report = operation_status::begun(self.desired, status, action);
         let mut journal = self.journal(action, last.version, None, None, status);
         if action == Action::Test {
-            let filters = &self.desired.test.filters;
+            let filters = &self.desired.spec.test.filters;
             let tests = last.hooks.iter().enumerate().filter(|(_, hook)| {
                 hook.is_for(HookEvent::Test) && is_selected(&hook.name, filters)
             });
@@ -255,7 +255,7 @@ impl ReleasePlanner<'_> {
             Action::Test => desired.active(status).map_or(0, |active| active.failures),
             action => status.failures_of(action),
         };
-        let id = operation_id(&desired.target.name, version, action, &desired.inputs, now);
+        let id = operation_id(&desired.spec.target.name, version, action, &desired.inputs, now);
         Journal {
             kube_context: desired.kube_context.clone(),
             inputs: desired.inputs.clone(),

@@ -91,7 +91,7 @@ fn a_new_version_is_an_upgrade_and_is_tested() {
     cluster.log.clear();
     cluster.events.clear();
     cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-    cluster.desired.test.enable = true;
+    cluster.desired.spec.test.enable = true;
     check(
         &mut cluster,
         &expect![[r#"
@@ -174,7 +174,7 @@ fn without_retries_a_failed_installation_stays_and_is_reported() {
 #[test]
 fn a_failed_installation_with_retries_is_removed_and_installed_again() {
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
-    cluster.desired.install.remediation.retries = 1;
+    cluster.desired.spec.install.remediation.retries = 1;
     cluster.fails("ready");
     check(
         &mut cluster,
@@ -210,8 +210,8 @@ fn a_failed_upgrade_with_retries_is_rolled_back_and_repeated() {
     cluster.log.clear();
     cluster.events.clear();
     cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-    cluster.desired.upgrade.remediation = Remediation { retries: 1, ..Remediation::default() };
-    cluster.desired.rollback.wait = crate::journal::WaitFor::Nothing;
+    cluster.desired.spec.upgrade.remediation = Remediation { retries: 1, ..Remediation::default() };
+    cluster.desired.spec.rollback.wait = crate::journal::WaitFor::Nothing;
     cluster.fails("ready");
     check(
         &mut cluster,
@@ -252,13 +252,13 @@ fn a_failed_upgrade_can_be_undone_by_removal() {
     cluster.log.clear();
     cluster.events.clear();
     cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-    cluster.desired.upgrade.remediation = Remediation {
+    cluster.desired.spec.upgrade.remediation = Remediation {
         strategy: RemediationStrategy::Uninstall,
         retries: 1,
         ..Remediation::default()
     };
     cluster.fails("apply");
-    cluster.desired.upgrade.cleanup_on_fail = true;
+    cluster.desired.spec.upgrade.cleanup_on_fail = true;
     check(
         &mut cluster,
         &expect![[r#"
@@ -290,8 +290,8 @@ fn a_failed_upgrade_can_be_undone_by_removal() {
 #[test]
 fn retry_on_failure_upgrades_after_its_interval_without_end() {
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
-    cluster.desired.install.strategy = Strategy::RetryOnFailure(60 * SECOND);
-    cluster.desired.upgrade.strategy = Strategy::RetryOnFailure(60 * SECOND);
+    cluster.desired.spec.install.strategy = Strategy::RetryOnFailure(60 * SECOND);
+    cluster.desired.spec.upgrade.strategy = Strategy::RetryOnFailure(60 * SECOND);
     cluster.fails("ready");
     let began = cluster.now;
     for _ in 0..3 {
@@ -376,7 +376,7 @@ fn what_fails_before_it_is_stored_is_tried_again_and_not_counted_for_remediation
 fn a_failed_test_counts_and_a_test_that_is_ignored_does_not() {
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
     cluster.hooks = hooks();
-    cluster.desired.test.enable = true;
+    cluster.desired.spec.test.enable = true;
     cluster.fails("run t");
     check(
         &mut cluster,
@@ -405,8 +405,8 @@ fn a_failed_test_counts_and_a_test_that_is_ignored_does_not() {
     );
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
     cluster.hooks = hooks();
-    cluster.desired.test.enable = true;
-    cluster.desired.test.ignore_failures = true;
+    cluster.desired.spec.test.enable = true;
+    cluster.desired.spec.test.ignore_failures = true;
     cluster.fails("run t");
     check(
         &mut cluster,
@@ -473,7 +473,7 @@ fn another_name_is_another_release() {
     cluster.events.clear();
     cluster.desired.generation = 2;
     cluster.desired.chart_name = "d".to_owned();
-    cluster.desired.upgrade.in_place_chart_name_change = true;
+    cluster.desired.spec.upgrade.in_place_chart_name_change = true;
     // The cluster here makes records of chart `c` only, so one upgrade is all that is observed.
     let End::Outcome(_) = cluster.run() else { panic!("a rest") };
     assert!(cluster.log.iter().any(|line| line == "prepare upgrade v2"), "{:?}", cluster.log);
@@ -482,7 +482,7 @@ fn another_name_is_another_release() {
     cluster.log.clear();
     cluster.events.clear();
     cluster.desired.generation = 2;
-    cluster.desired.target.namespace = "prod".to_owned();
+    cluster.desired.spec.target.namespace = "prod".to_owned();
     cluster.run();
     assert!(cluster.log.iter().any(|line| line == "delete objects of v1"), "{:?}", cluster.log);
     assert!(cluster.log.iter().any(|line| line == "prepare install v1"), "{:?}", cluster.log);
@@ -576,7 +576,7 @@ fn a_release_that_is_as_it_should_be_is_taken_over_without_an_upgrade() {
 fn a_release_with_a_contested_object_is_not_ready_until_it_is_worth_another_run() {
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
     cluster.settle();
-    cluster.desired.drift = DriftMode::Enabled;
+    cluster.desired.spec.drift = DriftMode::Enabled;
     let until = cluster.now.saturating_add(Duration::from_secs(60)).unwrap();
     cluster.contested = Some(("ConfigMap/apps/a is contested".to_owned(), until));
     let End::Outcome(Outcome::Failed(why, text, wake)) = cluster.run() else {
@@ -607,7 +607,7 @@ fn drift_is_reported_and_corrected() {
         text: "Deployment/apps/web changed".to_owned(),
     };
     cluster.drift = drift.clone();
-    cluster.desired.drift = DriftMode::Warn;
+    cluster.desired.spec.drift = DriftMode::Warn;
     check(
         &mut cluster,
         &expect![[r#"
@@ -619,7 +619,7 @@ fn drift_is_reported_and_corrected() {
         = failures [0, 0, 0]
     "#]],
     );
-    cluster.desired.drift = DriftMode::Enabled;
+    cluster.desired.spec.drift = DriftMode::Enabled;
     check(
         &mut cluster,
         &expect![[r#"
@@ -769,15 +769,15 @@ fn scenarios() -> Vec<(&'static str, TestCluster, Option<ReleaseDesiredState>)> 
     let base = |faults: &[&str]| {
         let mut cluster = TestCluster::new(desired("1.0.0", "a"));
         cluster.hooks = hooks();
-        cluster.desired.test.enable = true;
-        cluster.desired.install.remediation.retries = 1;
+        cluster.desired.spec.test.enable = true;
+        cluster.desired.spec.install.remediation.retries = 1;
         faults.iter().for_each(|fault| cluster.fails(fault));
         cluster
     };
     let next = |change: &dyn Fn(&mut ReleaseDesiredState)| {
         let mut next = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-        next.upgrade.remediation.retries = 1;
-        next.upgrade.cleanup_on_fail = true;
+        next.spec.upgrade.remediation.retries = 1;
+        next.spec.upgrade.cleanup_on_fail = true;
         change(&mut next);
         Some(next)
     };
@@ -790,7 +790,7 @@ fn scenarios() -> Vec<(&'static str, TestCluster, Option<ReleaseDesiredState>)> 
             "upgrade that fails and is removed",
             failing_upgrade(base(&[])),
             next(&|next| {
-                next.upgrade.remediation.strategy = RemediationStrategy::Uninstall;
+                next.spec.upgrade.remediation.strategy = RemediationStrategy::Uninstall;
             }),
         ),
         ("removal", base(&[]), next(&|next| next.deleted = true)),
@@ -799,10 +799,14 @@ fn scenarios() -> Vec<(&'static str, TestCluster, Option<ReleaseDesiredState>)> 
             base(&[]),
             next(&|next| {
                 next.deleted = true;
-                next.uninstall.keep_history = true;
+                next.spec.uninstall.keep_history = true;
             }),
         ),
-        ("another namespace", base(&[]), next(&|next| next.target.namespace = "prod".to_owned())),
+        (
+            "another namespace",
+            base(&[]),
+            next(&|next| next.spec.target.namespace = "prod".to_owned()),
+        ),
     ]
 }
 
@@ -896,7 +900,7 @@ fn another_timeout_counts_from_the_moment_it_was_given() {
     cluster.slow.insert("ready".to_owned());
     cluster.run();
     cluster.now += 240 * SECOND;
-    cluster.desired.install.timeout = 1200 * SECOND;
+    cluster.desired.spec.install.timeout = 1200 * SECOND;
     cluster.run();
     let journal = cluster.records[&1].1.clone().unwrap();
     assert_eq!(journal.deadline(), cluster.now + 1200 * SECOND);
@@ -932,7 +936,7 @@ fn a_suspended_release_is_not_removed_whatever_else_was_changed() {
     cluster.settle();
     cluster.log.clear();
     cluster.desired.suspended = true;
-    cluster.desired.target.namespace = "prod".to_owned();
+    cluster.desired.spec.target.namespace = "prod".to_owned();
     let outcome = cluster.settle();
     assert_eq!(text(&outcome), "blocked Suspended: reconciliation is suspended");
     assert_eq!((cluster.log.len(), cluster.records.len()), (0, 1));

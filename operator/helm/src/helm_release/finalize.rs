@@ -4,15 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crds::helm::HelmRelease;
 
-use super::validated_spec::{self, Timeouts};
 use super::{HelmReleaseController, HelmReleaseRunReport, Session, status, template};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
-use windlass_runtime::applier::{AFTER_REFUSAL, FinalizeOutcome};
+use windlass_runtime::applier::FinalizeOutcome;
 use windlass_runtime::hold;
 
 impl Session<'_> {
@@ -21,7 +19,7 @@ impl Session<'_> {
         &self,
         object: &Arc<HelmRelease>,
     ) -> Result<FinalizeOutcome<HelmReleaseController>, ClusterError> {
-        let later = |ended, timeouts| Ok(FinalizeOutcome::Later(Box::new(ended), timeouts));
+        let later = |ended, spec| Ok(FinalizeOutcome::Later(Box::new(ended), spec));
         if hold::is_suspended(&**object, self.began) {
             // Parity(flux): a suspended HelmRelease leaves its release and its HelmChart behind, so that another owner
             // can take over the release.
@@ -38,17 +36,15 @@ impl Session<'_> {
                 return later(HelmReleaseRunReport::early(object, error.outcome()?), None);
             }
         };
-        if let Err(outcome) = status::check(object) {
+        if let Err(outcome) = status::check(object.status.as_ref()) {
             return later(HelmReleaseRunReport::early(object, outcome), None);
         }
-        // A spec that cannot be read must not keep its release for ever.
-        let timeouts =
-            validated_spec::check(&object.spec).unwrap_or_else(|_| Timeouts::for_finalize());
-        let desired_release = self.without_chart(object, &timeouts, false);
+        let desired_release = self.without_chart(object, false);
+        let spec = desired_release.spec.clone();
         match self.drive(object, desired_release, &target).await {
             None => Ok(FinalizeOutcome::Anew),
             Some(ended) if ended.outcome.is_settled() => self.without_release(&ended.object).await,
-            Some(ended) => later(ended, Some(timeouts)),
+            Some(ended) => later(ended, Some(spec)),
         }
     }
 
@@ -71,24 +67,5 @@ pub(super) fn left_behind(subject: &str) -> Event {
             "unable to uninstall the release: {subject} not found; the release is left in the cluster"
         ),
         metadata: BTreeMap::new(),
-    }
-}
-
-impl Timeouts {
-    /// For a HelmRelease whose spec says nothing that could be read.
-    pub(super) fn for_finalize() -> Self {
-        let timeout = Duration::from_secs(300);
-        Self {
-            interval: AFTER_REFUSAL,
-            retry: AFTER_REFUSAL,
-            timeout,
-            install: timeout,
-            upgrade: timeout,
-            rollback: timeout,
-            test: timeout,
-            uninstall: timeout,
-            install_retry: timeout,
-            upgrade_retry: timeout,
-        }
     }
 }

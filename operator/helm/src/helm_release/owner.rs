@@ -3,7 +3,6 @@
 //! Elsewhere: the release runner (`release_runner`), what a status says (`report`, `status`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crds::ReconciledObject as _;
 use crds::ResourceInventory;
@@ -11,8 +10,8 @@ use crds::helm::{HelmRelease, HelmReleaseStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::{Resource as _, ResourceExt as _};
 use parking_lot::Mutex;
-use reconcile::{ObjectKey, Outcome, Wake};
-use release::status::{self as words, Event as ReleaseEvent, ReleaseStatus, Report};
+use reconcile::{ObjectKey, Outcome};
+use release::status::{Event as ReleaseEvent, ReleaseStatus, Report};
 use release::{Journal, Record, ReleaseDesiredState};
 
 use super::{OWNERSHIP, report, status};
@@ -26,14 +25,11 @@ use windlass_runtime::{hold, hold_conditions};
 /// The annotation by which the objects of a release get an owner reference to their HelmRelease: `true`.
 const OWNER_REFERENCES: &str = "release.windlass.dev/owner-references";
 
-/// When a status is written again that could not be written.
-const STATUS_RETRY_DELAY: Duration = Duration::from_secs(2);
-
 /// A status that the next write brings along. How a release ended is mostly all that there is to say of a run, so that one
 /// write says both; the journal has it until then.
 pub(crate) struct PendingStatus {
-    /// The status as the cluster has it.
-    pub(super) before: HelmReleaseStatus,
+    /// The status as it was decided.
+    pub(super) status: HelmReleaseStatus,
     /// The events to announce once the status is written.
     pub(super) events: Vec<ReleaseEvent>,
 }
@@ -43,8 +39,13 @@ pub(super) struct ReleaseOwner {
     context: Arc<Context>,
     node: ObjectKey,
     latest: Arc<Latest<HelmRelease>>,
-    object: Mutex<Arc<HelmRelease>>,
-    held: Mutex<Option<PendingStatus>>,
+    state: Mutex<OwnerState>,
+}
+
+struct OwnerState {
+    /// The HelmRelease as our last write left it.
+    object: Arc<HelmRelease>,
+    pending: Option<PendingStatus>,
 }
 
 impl ReleaseOwner {
@@ -54,50 +55,25 @@ impl ReleaseOwner {
         latest: Arc<Latest<HelmRelease>>,
         object: Arc<HelmRelease>,
     ) -> Self {
-        let object = Mutex::new(object);
-        let held = Mutex::default();
-        Self { context, node, latest, object, held }
+        let state = Mutex::new(OwnerState { object, pending: None });
+        Self { context, node, latest, state }
     }
 
     /// The HelmRelease as our last write left it.
     pub(super) fn object(&self) -> Arc<HelmRelease> {
-        self.object.lock().clone()
-    }
-
-    fn set_object(&self, object: Arc<HelmRelease>) {
-        *self.object.lock() = object;
+        self.state.lock().object.clone()
     }
 
     /// What the end of the run has to write besides its own.
-    pub(super) fn held(&self) -> Option<PendingStatus> {
-        self.held.lock().take()
+    pub(super) fn take_pending(&self) -> Option<PendingStatus> {
+        self.state.lock().pending.take()
     }
 
-    async fn write(
-        &self,
-        object: &Arc<HelmRelease>,
-        held: PendingStatus,
-        after: &HelmReleaseStatus,
-    ) -> Result<(), Outcome> {
-        let written = self.latest.write_status(&self.context, object, &held.before, after).await;
-        let failed = |error: windlass_cluster::ClusterError| {
-            let soon = jiff::Timestamp::now()
-                .saturating_add(STATUS_RETRY_DELAY)
-                .unwrap_or(reconcile::Time::MAX);
-            Outcome::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(soon))
-        };
-        match written.map_err(failed)? {
-            Some(object) => self.set_object(object),
-            // The HelmRelease is gone for good, so nothing may be done in its name any more.
-            None => {
-                let text = "the HelmRelease was deleted".to_owned();
-                return Err(Outcome::Stalled(words::RECONCILE_ERROR, text));
-            }
-        }
-        for event in held.events.iter().map(report::event) {
-            self.announce(event);
-        }
-        Ok(())
+    /// The status as it was decided, whether or not it is written by now.
+    fn decided(&self) -> HelmReleaseStatus {
+        let state = self.state.lock();
+        let pending = state.pending.as_ref().map(|it| it.status.clone());
+        pending.unwrap_or_else(|| status_of(&*state.object))
     }
 }
 
@@ -106,7 +82,7 @@ impl Owner for ReleaseOwner {
     const OWNERSHIP: Ownership = OWNERSHIP;
 
     fn status(&self) -> ReleaseStatus {
-        status::read(&self.object())
+        status::of(self.decided())
     }
 
     async fn tell(
@@ -115,25 +91,26 @@ impl Owner for ReleaseOwner {
         inventory: Option<ResourceInventory>,
         desired: &ReleaseDesiredState,
     ) -> Result<(), Outcome> {
-        let object = self.object();
         let now = jiff::Timestamp::now();
-        let (before, after) = report::progress(&object, release_report, inventory, desired, now)?;
-        let held = self.held().unwrap_or(PendingStatus { before, events: Vec::new() });
-        let events = held.events.into_iter().chain(release_report.events.iter().cloned()).collect();
-        let held = PendingStatus { before: held.before, events };
-        if release_report.ended.is_some() {
-            let object = HelmRelease { status: Some(after), ..HelmRelease::clone(&object) };
-            self.set_object(Arc::new(object));
-            *self.held.lock() = Some(held);
-            return Ok(());
-        }
-        self.write(&object, held, &after).await
+        let status = report::progress(&self.decided(), release_report, inventory, desired, now)?;
+        let mut events = self.take_pending().map(|it| it.events).unwrap_or_default();
+        events.extend_from_slice(&release_report.events);
+        self.state.lock().pending = Some(PendingStatus { status, events });
+        if release_report.ended.is_some() { Ok(()) } else { self.settle().await }
     }
 
     async fn settle(&self) -> Result<(), Outcome> {
-        let Some(held) = self.held() else { return Ok(()) };
+        let Some(PendingStatus { status, events }) = self.take_pending() else { return Ok(()) };
         let object = self.object();
-        self.write(&object, held, &status_of(&*object)).await
+        let before = status_of(&*object);
+        let written =
+            release_runner::write_status(&self.context, &self.latest, &object, &before, &status);
+        let written = written.await?;
+        self.state.lock().object = written;
+        for event in events.iter().map(report::event::<HelmRelease>) {
+            self.announce(event);
+        }
+        Ok(())
     }
 
     fn is_overtaken(&self, desired: &ReleaseDesiredState) -> bool {

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use apply::ignore::Rules;
 use crds::ReconciledObject as _;
 use crds::helm::HelmRelease;
 use golang::value::Map;
@@ -19,15 +18,14 @@ use release::plan::is_under_way;
 use release::snapshot::{Snapshot, latest};
 use release::status::{RELEASED, ReleaseStatus};
 
-use super::validated_spec::{self, ReleaseInputs, Timeouts};
-use super::{HelmReleaseRunReport, Session, chart, post_renderers, status};
-use crate::release_runner::DesiredRelease;
-use crate::release_runner::action_options::ActionOptions;
+use super::{HelmReleaseRunReport, Session, chart, status, validated_spec};
 use crate::release_runner::storage::Storage;
+use crate::release_runner::validated_spec::ReleaseInputs;
+use crate::release_runner::{DesiredRelease, target_of};
 use windlass_cluster::ClusterError;
 use windlass_runtime::applier::Pending;
 use windlass_runtime::target::ClusterTarget;
-use windlass_runtime::{hold, lifecycle, window};
+use windlass_runtime::{hold, window};
 
 /// The rollback that a user requested of a release and that waits or is done.
 pub(super) fn rollback(object: &HelmRelease) -> Option<Rollback> {
@@ -99,7 +97,7 @@ impl Session<'_> {
         object: &HelmRelease,
         target: &Arc<ClusterTarget>,
     ) -> Result<bool, ClusterError> {
-        let wanted = validated_spec::target(object);
+        let wanted = target_of(object);
         self.has_open_journal(object, target, &wanted.storage_namespace, &wanted.name).await
     }
 
@@ -128,9 +126,8 @@ impl Session<'_> {
         let Ok(target) = self.target(object).await else {
             return self.finish_suspended(object).await;
         };
-        let timeouts =
-            validated_spec::check(&object.spec).unwrap_or_else(|_| Timeouts::for_finalize());
-        let desired_release = self.without_chart(object, &timeouts, true);
+        let desired_release = self.without_chart(object, true);
+        let spec = desired_release.spec.clone();
         let Some(ended) = self.drive(object, desired_release, &target).await else {
             return Ok(Some(Duration::ZERO));
         };
@@ -138,35 +135,29 @@ impl Session<'_> {
             Outcome::Blocked(why, ..) if *why == reason::SUSPENDED => {
                 self.finish_suspended(&ended.object).await
             }
-            _ => self.finish(ended, Some(timeouts)).await,
+            _ => self.finish(ended, Some(spec)).await,
         }
     }
 
     /// The desired state of a release that changes nothing: that of the release that there is.
     pub(super) fn without_chart(
         &self,
-        object: &Arc<HelmRelease>,
-        timeouts: &Timeouts,
+        object: &HelmRelease,
         is_suspended: bool,
     ) -> Arc<DesiredRelease> {
         let known = status::read(object);
-        let parts = released_parts(&known, is_suspended);
-        let settings = &self.context.settings;
-        let options = ActionOptions::of(&object.spec, settings);
-        let desired = validated_spec::desired(object, parts, timeouts, is_suspended, settings);
-        let lifecycles = lifecycle::holding(&self.context, &**object);
-        let mut desired = ReleaseDesiredState { lifecycles, ..desired };
+        let spec = validated_spec::read_without_chart(object, &self.context.settings);
+        let desired = self.desired(object, &spec, released_parts(&known, is_suspended));
+        let mut desired = ReleaseDesiredState { suspended: is_suspended, ..desired };
         if self.is_verified_only() {
             desired.requests.keep_known(&known);
         }
         Arc::new(DesiredRelease {
             desired,
-            options,
+            spec: Arc::new(spec),
             values: Map::default(),
             chart: None,
-            post: Arc::new(post_renderers(object, options.post_render)),
             expressions: self.expressions.clone(),
-            ignore: Rules::default(),
             secrets: Masking::default(),
         })
     }

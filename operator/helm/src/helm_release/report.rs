@@ -1,4 +1,4 @@
-//! What happened to a HelmRelease, as status and events. Pure.
+//! What happened to a HelmRelease, or to a release of a Helmfile, as status and events. Pure.
 //!
 //! Elsewhere: what decisions change in the status (engine `release`, `operation_status`), its fields (`status`).
 
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::helm::{HelmRelease, HelmReleaseStatus};
 use crds::{ObjectStatus as _, ResourceInventory};
 use kube_core::ResourceExt as _;
-use reconcile::{Condition, ConditionStatus as Truth, Outcome, Reason, Time, Wake, reason};
+use reconcile::{Condition, ConditionStatus as Truth, Mark, Outcome, Reason, Time, Wake, reason};
 use release::ReleaseDesiredState;
 use release::status::{
     DRIFT_CORRECTION_FAILED, Event as ReleaseEvent, Progress, Report as ReleaseReport,
@@ -16,14 +16,13 @@ use release::status::{
 use super::chart::SOURCE_NOT_READY;
 use super::status;
 use windlass_cluster::events::{Event, Severity};
+use windlass_cluster::kind::OurKind;
 use windlass_runtime::kind::REQUESTED_AT;
-use windlass_runtime::record::{conditions_of, listed, status_of};
+use windlass_runtime::record::{conditions_of, listed};
 
-/// Prefix of the facts in events.
-const GROUP: &str = "helm.toolkit.fluxcd.io";
-
-/// An event as it is recorded.
-pub(crate) fn event(of: &ReleaseEvent) -> Event {
+/// An event as it is recorded of an owner, the group of whose kind is the prefix of the facts.
+pub(crate) fn event<K: OurKind>(of: &ReleaseEvent) -> Event {
+    let group = K::group(&());
     let severity = if of.warning { Severity::Error } else { Severity::Info };
     let facts = [
         ("revision", &of.revision),
@@ -36,19 +35,18 @@ pub(crate) fn event(of: &ReleaseEvent) -> Event {
         severity,
         reason: of.reason.as_str().to_owned(),
         message: of.text.clone(),
-        metadata: facts.map(|(key, value)| (format!("{GROUP}/{key}"), value.clone())).collect(),
+        metadata: facts.map(|(key, value)| (format!("{group}/{key}"), value.clone())).collect(),
     }
 }
 
 /// The status with what was decided, and what is under way.
 pub(crate) fn progress(
-    object: &HelmRelease,
+    before: &HelmReleaseStatus,
     release_report: &ReleaseReport,
     inventory: Option<ResourceInventory>,
     desired: &ReleaseDesiredState,
     now: Time,
-) -> Result<(HelmReleaseStatus, HelmReleaseStatus), Outcome> {
-    let before = status_of(object);
+) -> Result<HelmReleaseStatus, Outcome> {
     let mut after = before.clone();
     status::write(&release_report.status, &mut after)?;
     match inventory {
@@ -92,65 +90,79 @@ pub(crate) fn progress(
     if let Some(conditions) = conditions {
         after.conditions = listed(conditions);
     }
-    Ok((before, after))
+    Ok(after)
 }
 
 fn running(text: &str) -> Option<Outcome> {
     Some(Outcome::Running(reason::PROGRESSING, text.to_owned(), Wake::default()))
 }
 
-/// How a run ended.
-pub(crate) struct HelmReleaseRun<'a> {
+/// How a run of a release ended.
+pub(crate) struct ReleaseRun<'a> {
     pub(crate) outcome: &'a Outcome,
     /// The desired state, if the run came that far.
     pub(crate) desired: Option<&'a ReleaseDesiredState>,
-    /// `namespace/name` of the HelmChart that was made for it, if it is known.
-    pub(crate) helm_chart: Option<&'a str>,
+    /// The generation of the owner.
+    pub(crate) generation: i64,
+    /// What a user asked for beside the spec, where the release has conditions of that.
+    pub(crate) marks: &'a [Mark],
     /// What the operation does that is under way, as its journal says.
     pub(crate) running: Option<&'a str>,
     pub(crate) now: Time,
 }
 
-/// The status to write, the event to announce and the event to log at the end of a run.
+/// The status of the release at the end of a run.
+pub(crate) fn ended(before: &HelmReleaseStatus, run: &ReleaseRun<'_>) -> HelmReleaseStatus {
+    let had = conditions_of(&before.conditions);
+    let known = status::of(before.clone());
+    let summary = run.desired.and_then(|desired| known.summary(desired));
+    // Parity(flux): `Ready` keeps the failure, and `Stalled` says that no further attempt is made.
+    let failure = summary.as_ref().filter(|said| said.status != Truth::True);
+    let under_way = matches!(run.outcome, Outcome::Running(..));
+    let conditions = status::conditions(&known, &had, run.generation, run.now)
+        .marked(run.marks)
+        .failing(failure.map(|said| (said.reason, said.text.as_str())))
+        .progressing(run.running.filter(|_| under_way));
+    let mut after = before.clone();
+    after.conditions = listed(conditions.finish(run.outcome));
+    if matches!(run.outcome, Outcome::Settled(..) | Outcome::Stalled(..)) {
+        after.set_observed_generation(run.generation);
+    }
+    after
+}
+
+/// The status to write, the event to announce and the event to log at the end of a run of a HelmRelease.
 pub(crate) struct Report {
-    pub(crate) before: HelmReleaseStatus,
     pub(crate) after: HelmReleaseStatus,
     pub(crate) event: Option<Event>,
     /// What is in the log only.
     pub(crate) logged: Option<Event>,
 }
 
-/// Derives status and event from the outcome of a run.
-pub(crate) fn report(object: &HelmRelease, run: &HelmReleaseRun<'_>) -> Report {
-    let before = status_of(object);
-    let known = status::read(object);
-    let had = conditions_of(&before.conditions);
-    let generation = status::generation(object);
-    let mut after = before.clone();
-    let summary = run.desired.and_then(|desired| known.summary(desired));
-    // Parity(flux): `Ready` keeps the failure, and `Stalled` says that no further attempt is made.
-    let failure = summary.as_ref().filter(|said| said.status != Truth::True);
+/// Derives status and event from the outcome of a run; `helm_chart` is `namespace/name` of the HelmChart that was made for
+/// the HelmRelease, if it is known.
+pub(crate) fn report(
+    object: &HelmRelease,
+    before: &HelmReleaseStatus,
+    helm_chart: Option<&str>,
+    run: &ReleaseRun<'_>,
+) -> Report {
+    let mut after = ended(before, run);
     let under_way = matches!(run.outcome, Outcome::Running(..));
-    let conditions = status::conditions(&known, &had, generation, run.now)
-        .marked(&windlass_runtime::hold_conditions::of(object, run.now))
-        .failing(failure.map(|said| (said.reason, said.text.as_str())))
-        .progressing(run.running.filter(|_| under_way));
-    after.conditions = listed(conditions.finish(run.outcome));
     if let Some(requested) = object.annotations().get(REQUESTED_AT).filter(|_| !under_way) {
         after.set_last_handled_reconcile_at(requested);
     }
-    if let Some(chart) = run.helm_chart {
+    if let Some(chart) = helm_chart {
         after.helm_chart = Some(chart.to_owned()).filter(|chart| !chart.is_empty());
     }
-    if matches!(run.outcome, Outcome::Settled(..) | Outcome::Stalled(..)) {
-        after.set_observed_generation(generation);
-    }
+    let had = conditions_of(&before.conditions);
+    let summary = run.desired.and_then(|desired| status::of(before.clone()).summary(desired));
     let run_event = run_event(&had, run, summary.map(|said| said.text));
     let (event, logged) = match is_only_logged(run.outcome) {
         true => (None, run_event),
         false => (run_event, None),
     };
-    Report { before, after, event, logged }
+    Report { after, event, logged }
 }
 
 /// Parity(flux): users mostly create a HelmRelease together with its source, so a source that has no artifact yet is
@@ -160,11 +172,7 @@ fn is_only_logged(outcome: &Outcome) -> bool {
 }
 
 /// The event for the outcome of a run; none if an action already reported the same text.
-fn run_event(
-    had: &[Condition],
-    run: &HelmReleaseRun<'_>,
-    of_action: Option<String>,
-) -> Option<Event> {
+fn run_event(had: &[Condition], run: &ReleaseRun<'_>, of_action: Option<String>) -> Option<Event> {
     let (severity, why, text) = match run.outcome {
         Outcome::Settled(..) | Outcome::Running(..) => return None,
         Outcome::Blocked(why, text, _) => (Severity::Info, why, text),
@@ -216,7 +224,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::helm_release::validated_spec::{ReleaseInputs, check, desired};
+    use crate::helm_release::validated_spec::read_without_chart;
+    use crate::release_runner::validated_spec::ReleaseInputs;
     use windlass_serve::settings::Settings;
 
     fn release() -> HelmRelease {
@@ -229,51 +238,52 @@ mod tests {
     }
 
     fn event_and_log(outcome: &Outcome) -> [Option<String>; 2] {
-        let object = release();
-        let run = HelmReleaseRun {
+        let run = ReleaseRun {
             outcome,
             desired: None,
-            helm_chart: None,
+            generation: 1,
+            marks: &[],
             running: None,
             now: Time::UNIX_EPOCH,
         };
-        let report = report(&object, &run);
+        let report = report(&release(), &HelmReleaseStatus::default(), None, &run);
         [report.event, report.logged].map(|event| event.map(|it| it.message))
     }
 
     #[test]
     fn a_status_in_the_middle_of_a_run_calls_no_release_ready_that_was_not() {
         let object = release();
-        let timeouts = check(&object.spec).unwrap();
         let settings = Settings::from_flags::<&str>(&[]).unwrap();
-        let desired = desired(&object, ReleaseInputs::default(), &timeouts, false, &settings);
+        let spec = read_without_chart(&object, &settings);
+        let desired = spec.desired(&object, ReleaseInputs::default(), 0, &settings);
         let said = |reason: Reason, text: &str| {
             let text = text.to_owned();
             Some(ReleaseCondition { status: Truth::True, reason, text, generation: 1 })
         };
         let released = said(release::status::UPGRADE_SUCCEEDED, "Helm upgrade succeeded");
         let is_drifted = Cell::new(false);
-        let ready = |object: &HelmRelease, contested: Option<&str>| {
+        let ready = |before: &HelmReleaseStatus, contested: Option<&str>| {
             let contested = contested.map(str::to_owned);
             let drifted = said(release::status::DRIFT_DETECTED, "").filter(|_| is_drifted.get());
             let released = released.clone();
             let status = ReleaseStatus { released, drifted, ..ReleaseStatus::default() };
             let release_report = ReleaseReport { contested, ..ReleaseReport::of(status) };
-            let (_, after) =
-                progress(object, &release_report, None, &desired, Time::UNIX_EPOCH).unwrap();
+            let after =
+                progress(before, &release_report, None, &desired, Time::UNIX_EPOCH).unwrap();
             let ready =
                 Condition::find(&conditions_of(&after.conditions), reconcile::READY).cloned();
             ready.map(|it| (it.status, it.reason, it.message)).unwrap()
         };
-        let settled = ready(&object, None);
+        let none = HelmReleaseStatus::default();
+        let settled = ready(&none, None);
         assert_eq!((settled.0, settled.1.as_str()), (Truth::True, "UpgradeSucceeded"));
         // That it begins is for the end of the run, which sends an event.
-        let begins = ready(&object, Some("ConfigMap/apps/a is contested"));
+        let begins = ready(&none, Some("ConfigMap/apps/a is contested"));
         assert_eq!((begins.0, begins.1.as_str()), (Truth::True, "UpgradeSucceeded"));
         let failing = |reason: &str, message: &str| {
             let before = json!({"conditions": [{"type": "Ready", "status": "False", "reason": reason,
                 "message": message, "lastTransitionTime": "1970-01-01T00:00:00Z"}]});
-            HelmRelease { status: serde_json::from_value(before).unwrap(), ..object.clone() }
+            serde_json::from_value::<HelmReleaseStatus>(before).unwrap()
         };
         let text = "ConfigMap/apps/a is contested";
         let contested = ready(&failing("Contested", text), Some(text));

@@ -1,14 +1,15 @@
-//! The status of a HelmRelease as decisions see it (`release::status::ReleaseStatus`), and back. Pure.
+//! The status of a HelmRelease, or of a row of a Helmfile, as decisions see it (`release::status::ReleaseStatus`), and
+//! back. Pure.
 //!
 //! Elsewhere: what a run makes of it (`report`), what changes in it (engine `release`).
 
 use crds::ReconciledObject as _;
 use crds::helm::{HelmRelease, HelmReleaseStatus, ReleaseAction};
-use kube_core::Resource as _;
 use reconcile::{Condition, Outcome, Time, Wake};
 use release::journal::Action;
 use release::status::{
-    self, DRIFTED, RELEASED, REMEDIATED, ReleaseCondition, ReleaseStatus, TEST_SUCCESS,
+    DRIFTED, RELEASED, REMEDIATED, ReleaseCondition, ReleaseStatus, STATE_ERROR, TEST_SUCCESS,
+    reason_of,
 };
 
 use windlass_runtime::record::{conditions_of, status_of, through};
@@ -16,9 +17,13 @@ use windlass_runtime::record::{conditions_of, status_of, through};
 /// Conditions that this kind sets; others in the status are kept.
 pub(crate) const OWNED: [&str; 4] = [RELEASED, TEST_SUCCESS, REMEDIATED, DRIFTED];
 
-/// What decisions read of a status.
+/// What decisions read of the status of a HelmRelease.
 pub fn read(object: &HelmRelease) -> ReleaseStatus {
-    let status = status_of(object);
+    of(status_of(object))
+}
+
+/// What decisions read of a status.
+pub(crate) fn of(status: HelmReleaseStatus) -> ReleaseStatus {
     let conditions = conditions_of(&status.conditions);
     let said = |kind: &str| said(&conditions, kind);
     let mut history: Vec<release::Snapshot> = through(&status.history).unwrap_or_default();
@@ -57,7 +62,7 @@ fn said(conditions: &[Condition], kind: &str) -> Option<ReleaseCondition> {
     let condition = Condition::find(conditions, kind)?;
     Some(ReleaseCondition {
         status: condition.status,
-        reason: status::reason_of(&condition.reason)?,
+        reason: reason_of(&condition.reason)?,
         text: condition.message.clone(),
         generation: condition.observed_generation,
     })
@@ -71,7 +76,7 @@ pub(crate) fn write(status: &ReleaseStatus, of: &mut HelmReleaseStatus) -> Resul
     let text = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let Some(history) = through(&status.history) else {
         let text = "the history of the release cannot be written to the status";
-        return Err(Outcome::Failed(status::STATE_ERROR, text.to_owned(), Wake::default()));
+        return Err(Outcome::Failed(STATE_ERROR, text.to_owned(), Wake::default()));
     };
     of.storage_namespace = text(&status.storage_namespace);
     of.history = history;
@@ -129,19 +134,15 @@ pub(crate) fn is_reconciling(object: &HelmRelease) -> bool {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn check(object: &HelmRelease) -> Result<(), Outcome> {
-    let history = serde_json::to_value(status_of(object).history).unwrap_or_default();
+pub(crate) fn check(status: Option<&HelmReleaseStatus>) -> Result<(), Outcome> {
+    let Some(status) = status else { return Ok(()) };
+    let history = serde_json::to_value(&status.history).unwrap_or_default();
     serde_json::from_value::<Vec<release::Snapshot>>(history).map(drop).map_err(|error| {
         let text = format!(
             "status.history cannot be read: {error}; correct it, or upgrade windlass if another program wrote it"
         );
-        Outcome::Stalled(status::STATE_ERROR, text)
+        Outcome::Stalled(STATE_ERROR, text)
     })
-}
-
-/// The generation of an object.
-pub(crate) fn generation(object: &HelmRelease) -> i64 {
-    object.meta().generation.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -150,30 +151,23 @@ mod tests {
 
     use super::*;
 
-    fn release(status: &Value) -> HelmRelease {
-        serde_json::from_value(json!({
-            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
-            "metadata": {"name": "app", "namespace": "apps"},
-            "spec": {"interval": "1m", "chartRef": {"kind": "HelmChart", "name": "c"}},
-            "status": status,
-        }))
-        .unwrap()
+    fn checked(status: Value) -> Result<(), Outcome> {
+        check(Some(&serde_json::from_value(status).unwrap()))
     }
 
     #[test]
     fn a_history_that_cannot_be_read_is_not_taken_for_none() {
-        assert_eq!(check(&release(&json!({}))), Ok(()));
+        assert_eq!(check(None), Ok(()));
+        assert_eq!(checked(json!({})), Ok(()));
         let snapshot = |action: &str| {
             json!({"history": [{"digest": "sha256:0", "name": "a", "namespace": "b", "version": 1,
                 "status": "deployed", "chartName": "c", "chartVersion": "1.0.0", "configDigest": "d",
                 "firstDeployed": "2026-11-01T00:00:00Z", "lastDeployed": "2026-11-01T00:00:00Z",
                 "action": action}]})
         };
-        assert_eq!(check(&release(&snapshot("install"))), Ok(()));
-        let Err(Outcome::Stalled(why, text)) = check(&release(&snapshot("transmute"))) else {
-            panic!()
-        };
-        assert_eq!(why, status::STATE_ERROR);
+        assert_eq!(checked(snapshot("install")), Ok(()));
+        let Err(Outcome::Stalled(why, text)) = checked(snapshot("transmute")) else { panic!() };
+        assert_eq!(why, STATE_ERROR);
         assert!(text.starts_with("status.history cannot be read: ") && text.contains("transmute"));
     }
 }

@@ -1,35 +1,35 @@
 //! What a HelmRelease asks for, checked and with Flux's defaults.
 //!
-//! Source: helm-controller 1.6 `api/v2` and `internal/action`. Elsewhere: the values (`values.rs`), what the program
-//! itself needs of the spec (`action_options.rs`), what is decided (`release`).
+//! Source: helm-controller 1.6 `api/v2` and `internal/action`. Elsewhere: the values (`values.rs`), the desired state
+//! (`release_runner::validated_spec`).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use apply::ignore::Rules;
 use crds::GoDuration;
 use crds::helm::{
     ActionStrategy, ChartNameChangeStrategy, DeletionPropagation, DriftDetectionMode, HelmRelease,
-    HelmReleaseSpec, RemediationStrategy,
+    HelmReleaseSpec, PostRenderStrategy, RemediationStrategy, WaitStrategyName,
 };
+use helm::template::Strategy as RenderStrategy;
 use kube_core::ResourceExt as _;
 use reconcile::{Outcome, ROLLBACK, SHORTEST_INTERVAL};
-use release::ReleaseDesiredState;
-use release::hold::Lifecycles;
+use release::ReleaseSpec;
 use release::journal::{Propagation, WaitFor};
-use release::phase::Gates;
 use release::settings::{
     DriftMode, Install, Remediation, RemediationStrategy as Remedy, Requests, Rollback, Strategy,
     Test, Uninstall, Upgrade,
 };
 use release::snapshot::Filter;
 use release::target::ReleaseTarget;
-use sha2::{Digest as _, Sha256};
 
-use super::HelmReleaseController;
-use crate::release_runner::audit::origin;
-use crate::release_runner::postrender;
-pub use crate::release_runner::target_of as target;
-use windlass_runtime::applier::{self, ApplierKind as _};
+use super::origin;
+use crate::release_runner::action_options::{ActionOptions, RevisionOptions};
+use crate::release_runner::postrender::{self, PostRenderers};
+use crate::release_runner::target_of;
+use crate::release_runner::validated_spec::ValidatedSpec;
+use windlass_runtime::applier::{AFTER_REFUSAL, Pace};
 use windlass_runtime::ignore_rules::ignored;
 use windlass_runtime::kind::REQUESTED_AT;
 use windlass_serve::settings::Settings;
@@ -52,50 +52,61 @@ const MAX_HISTORY: i64 = 5;
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The durations of a spec, with their defaults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
+struct Timeouts {
     /// Between two runs.
-    pub(crate) interval: Duration,
-    /// How soon a run is repeated that failed outside of the release.
-    pub(crate) retry: Duration,
+    interval: Duration,
     /// For what has no time of its own.
-    pub(crate) timeout: Duration,
+    timeout: Duration,
     /// For each hook and each wait of an action.
-    pub(crate) install: Duration,
-    pub(crate) upgrade: Duration,
-    pub(crate) rollback: Duration,
-    pub(crate) test: Duration,
-    pub(crate) uninstall: Duration,
+    install: Duration,
+    upgrade: Duration,
+    rollback: Duration,
+    test: Duration,
+    uninstall: Duration,
     /// How long an action that is retried on failure waits for that.
-    pub(crate) install_retry: Duration,
-    pub(crate) upgrade_retry: Duration,
+    install_retry: Duration,
+    upgrade_retry: Duration,
 }
 
-/// What a release is made from, beside the spec.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ReleaseInputs {
-    /// The chart's name.
-    pub(crate) chart_name: String,
-    /// The chart's version, with the digest of its artifact where that belongs to it.
-    pub(crate) chart_version: String,
-    /// The version of what the chart installs.
-    pub(crate) app_version: String,
-    /// The digest of the artifact, where a release is known by it.
-    pub(crate) oci_digest: String,
-    /// The digest of the values.
-    pub(crate) config_digest: String,
-    /// The digest of the chart's artifact.
-    pub(crate) artifact_digest: String,
+/// For a HelmRelease whose spec says nothing that could be read.
+const UNREADABLE_SPEC: Timeouts = Timeouts {
+    interval: AFTER_REFUSAL,
+    timeout: DEFAULT_ACTION_TIMEOUT,
+    install: DEFAULT_ACTION_TIMEOUT,
+    upgrade: DEFAULT_ACTION_TIMEOUT,
+    rollback: DEFAULT_ACTION_TIMEOUT,
+    test: DEFAULT_ACTION_TIMEOUT,
+    uninstall: DEFAULT_ACTION_TIMEOUT,
+    install_retry: RETRY_INTERVAL,
+    upgrade_retry: RETRY_INTERVAL,
+};
+
+/// Reads a spec for a release at a target, whose objects get `labels`, and checks what can be checked without the cluster and
+/// expressions.
+///
+/// # Errors
+/// Which field cannot be read.
+pub(crate) fn validate(
+    spec: &HelmReleaseSpec,
+    target: ReleaseTarget,
+    labels: BTreeMap<String, String>,
+    settings: &Settings,
+) -> Result<ValidatedSpec, Outcome> {
+    let ignore = ignore(spec)?;
+    let timeouts = timeouts(spec)?;
+    Ok(ValidatedSpec { ignore, ..read(spec, target, labels, &timeouts, settings) })
 }
 
-/// Checks what can be checked without the cluster and expressions.
-pub(crate) fn check(spec: &HelmReleaseSpec) -> Result<Timeouts, Outcome> {
-    ignore(spec)?;
-    timeouts(spec)
+/// Reads a spec of which only the existing release counts: without the fields that others may change, and with default
+/// durations where one of those cannot be read, since a spec that cannot be read must not keep its release for ever.
+pub fn read_without_chart(object: &HelmRelease, settings: &Settings) -> ValidatedSpec {
+    let spec = &object.spec;
+    let timeouts = ignore(spec).and_then(|_| timeouts(spec)).unwrap_or(UNREADABLE_SPEC);
+    read(spec, target_of(object), origin(object), &timeouts, settings)
 }
 
 /// The fields whose differences do not count as drift.
-pub(crate) fn ignore(spec: &HelmReleaseSpec) -> Result<Rules, Outcome> {
+fn ignore(spec: &HelmReleaseSpec) -> Result<Rules, Outcome> {
     let rules = spec.drift_detection.as_ref().map_or(&[][..], |drift| &drift.ignore);
     ignored("spec.driftDetection.ignore", rules)
 }
@@ -119,7 +130,6 @@ fn timeouts(spec: &HelmReleaseSpec) -> Result<Timeouts, Outcome> {
     let upgrade_retry = upgrade.and_then(|it| it.strategy.as_ref()?.retry_interval.as_ref());
     Ok(Timeouts {
         interval,
-        retry: interval.clamp(SHORTEST_INTERVAL, MAX_RETRY_DELAY),
         timeout,
         install: of("spec.install.timeout", install.and_then(|it| it.timeout.as_ref()))?,
         upgrade: of("spec.upgrade.timeout", upgrade.and_then(|it| it.timeout.as_ref()))?,
@@ -137,60 +147,84 @@ fn timeouts(spec: &HelmReleaseSpec) -> Result<Timeouts, Outcome> {
     })
 }
 
-/// The desired state of the release. `suspended` is what the gate makes of `spec.suspend` and holds.
-pub(crate) fn desired(
-    object: &HelmRelease,
-    parts: ReleaseInputs,
+/// All of a spec but the fields that others may change.
+fn read(
+    spec: &HelmReleaseSpec,
+    target: ReleaseTarget,
+    labels: BTreeMap<String, String>,
     timeouts: &Timeouts,
-    suspended: bool,
     settings: &Settings,
-) -> ReleaseDesiredState {
-    let spec = &object.spec;
-    let target = target(object);
-    let post_renderers_digest = postrender::digest(&spec.post_renderers);
-    let common_metadata_digest = postrender::metadata_digest(spec.common_metadata.as_ref());
-    let inputs = inputs(spec, &target, &parts, &post_renderers_digest, &common_metadata_digest);
-    let failures = object.status.as_ref().map_or(0, |status| status.failures);
-    let interval = applier::interval(object, HelmReleaseController::pace(timeouts), settings);
-    let retry = retry(failures, settings);
-    ReleaseDesiredState {
-        owner: object.uid().unwrap_or_default(),
-        kube_context: String::new(),
-        generation: object.metadata.generation.unwrap_or_default(),
-        target,
-        deleted: object.metadata.deletion_timestamp.is_some(),
-        suspended,
-        gates: Gates::default(),
-        lifecycles: Lifecycles::default(),
-        chart_name: parts.chart_name,
-        chart_version: parts.chart_version,
-        app_version: parts.app_version,
-        oci_digest: parts.oci_digest,
-        config_digest: parts.config_digest,
-        inputs,
-        post_renderers_digest,
-        common_metadata_digest,
-        timeout: timeouts.timeout,
-        // Parity(flux): a value that is not positive keeps all revisions.
-        max_history: usize::try_from(spec.max_history.unwrap_or(MAX_HISTORY)).unwrap_or(0),
-        install: install(spec, timeouts, settings),
-        upgrade: upgrade(spec, timeouts, settings),
-        rollback: rollback(spec, timeouts),
-        test: test(spec, timeouts),
-        uninstall: uninstall(spec, timeouts),
-        drift: drift(spec),
-        requests: requests(object),
-        origin: origin(&object.metadata),
-        retry,
-        interval,
+) -> ValidatedSpec {
+    let options = options(spec, settings);
+    let common_metadata = spec.common_metadata.as_ref();
+    let strategy = options.post_render;
+    let interval = timeouts.interval;
+    let retry = interval.clamp(SHORTEST_INTERVAL, MAX_RETRY_DELAY);
+    ValidatedSpec {
+        pace: Pace { interval, retry },
+        release: ReleaseSpec {
+            target,
+            post_renderers_digest: postrender::digest(&spec.post_renderers),
+            common_metadata_digest: postrender::metadata_digest(common_metadata),
+            timeout: timeouts.timeout,
+            // Parity(flux): a value that is not positive keeps all revisions.
+            max_history: usize::try_from(spec.max_history.unwrap_or(MAX_HISTORY)).unwrap_or(0),
+            install: install(spec, timeouts, settings),
+            upgrade: upgrade(spec, timeouts, settings),
+            rollback: rollback(spec, timeouts),
+            test: test(spec, timeouts),
+            uninstall: uninstall(spec, timeouts),
+            drift: drift(spec),
+        },
+        ignore: Rules::default(),
+        options,
+        post: PostRenderers::of(&spec.post_renderers, common_metadata, labels, strategy),
+        post_render_strategy: spec.post_render_strategy.unwrap_or_default(),
     }
 }
 
-/// How long what fails next waits, when so many attempts failed before it.
-fn retry(failures: i64, settings: &Settings) -> Duration {
-    let next = u32::try_from(failures.saturating_add(1)).unwrap_or(u32::MAX);
-    let delay = reconcile::backoff(next, settings.min_retry_delay, settings.max_retry_delay);
-    delay.max(SHORTEST_INTERVAL)
+/// How the program does what is decided.
+fn options(spec: &HelmReleaseSpec, settings: &Settings) -> ActionOptions {
+    let is_helm3 = settings.has_helm3_defaults();
+    let install = spec.install.clone().unwrap_or_default();
+    let upgrade = spec.upgrade.clone().unwrap_or_default();
+    let rollback = spec.rollback.clone().unwrap_or_default();
+    let wait = spec.wait_strategy.as_ref().map(|strategy| strategy.name);
+    ActionOptions {
+        install: RevisionOptions {
+            take_ownership: !install.disable_take_ownership,
+            crds: install.crds.unwrap_or_default(),
+            skip_schema: install.disable_schema_validation,
+            disable_openapi: install.disable_openapi_validation,
+        },
+        upgrade: RevisionOptions {
+            take_ownership: !upgrade.disable_take_ownership,
+            // Parity(flux): CRDs are created in an upgrade too, although Flux's documentation says otherwise.
+            crds: upgrade.crds.unwrap_or_default(),
+            skip_schema: upgrade.disable_schema_validation,
+            disable_openapi: upgrade.disable_openapi_validation,
+        },
+        install_ssa: install.server_side_apply.unwrap_or(!is_helm3),
+        upgrade_ssa: upgrade.server_side_apply.unwrap_or_default(),
+        rollback_ssa: rollback.server_side_apply.unwrap_or_default(),
+        upgrade_force: upgrade.force,
+        rollback_force: rollback.force,
+        // Parity(flux): the object's own namespace is there.
+        create_namespace: install.create_namespace && spec.target_namespace.is_some(),
+        preserve_values: upgrade.preserve_values,
+        legacy_wait: match wait {
+            Some(WaitStrategyName::Legacy) => true,
+            Some(WaitStrategyName::Poller) => false,
+            None => is_helm3,
+        },
+        post_render: match spec.post_render_strategy {
+            Some(PostRenderStrategy::NoHooks) => RenderStrategy::NoHooks,
+            Some(PostRenderStrategy::Combined) => RenderStrategy::Combined,
+            Some(PostRenderStrategy::Separate) => RenderStrategy::Separate,
+            None if is_helm3 => RenderStrategy::NoHooks,
+            None => RenderStrategy::Combined,
+        },
+    }
 }
 
 /// What annotations ask for; empty ones ask for nothing.
@@ -224,7 +258,7 @@ fn strategy(given: Option<ActionStrategy>, retry: Duration, settings: &Settings)
 }
 
 fn install(spec: &HelmReleaseSpec, timeouts: &Timeouts, settings: &Settings) -> Install {
-    // Here and below no `..`: a new field must be thought about. What is not used here is in `action_options.rs`.
+    // Here and below no `..`: a new field must be thought about. What is not used here is in `options`.
     let crds::helm::Install {
         timeout: _,
         strategy: named,
@@ -360,45 +394,6 @@ fn drift(spec: &HelmReleaseSpec) -> DriftMode {
         DriftDetectionMode::Warn => DriftMode::Warn,
         DriftDetectionMode::Disabled => DriftMode::Disabled,
     }
-}
-
-/// Names everything from which a release is rendered, so that an operation under way sees when it is no longer what is
-/// desired.
-fn inputs(
-    spec: &HelmReleaseSpec,
-    target: &ReleaseTarget,
-    parts: &ReleaseInputs,
-    post_renderers_digest: &str,
-    common_metadata_digest: &str,
-) -> String {
-    let ReleaseInputs {
-        chart_name,
-        chart_version,
-        // Both are the chart's.
-        app_version: _,
-        oci_digest: _,
-        config_digest,
-        artifact_digest,
-    } = parts;
-    let strategy = spec.post_render_strategy.unwrap_or_default().as_str();
-    let keeps_values = spec.upgrade.as_ref().is_some_and(|upgrade| upgrade.preserve_values);
-    let mut hash = Sha256::new();
-    for part in [
-        target.namespace.as_str(),
-        &target.name,
-        chart_name,
-        chart_version,
-        artifact_digest,
-        config_digest,
-        post_renderers_digest,
-        common_metadata_digest,
-        strategy,
-        if keeps_values { "values are kept" } else { "" },
-    ] {
-        hash.update(part.len().to_le_bytes());
-        hash.update(part);
-    }
-    format!("sha256:{}", hex::encode(hash.finalize()))
 }
 
 #[cfg(test)]

@@ -5,14 +5,13 @@
 use std::collections::BTreeMap;
 
 use crds::ConfigKind;
-use crds::helm::{HelmRelease, HelmReleaseSpec};
+use crds::helm::HelmReleaseSpec;
 use golang::GoRuntimeValue;
 use golang::value::{Map, Type};
 use helm::values::{
     Reference, ReferenceError, ReferenceProblem, ReferencedData, UnresolvedValuesReference,
     ValuesReferenceLookup,
 };
-use kube_core::ResourceExt as _;
 use objects::Masking;
 use reconcile::{Outcome, Reason, Wake};
 
@@ -44,19 +43,22 @@ pub type Objects = BTreeMap<(ConfigKind, String), Result<Option<ReferencedData>,
 ///
 /// # Errors
 /// The outcome of a run that lacks some of them.
-pub async fn read(object: &HelmRelease, references: &mut References) -> Result<Values, Outcome> {
-    let namespace = object.namespace().unwrap_or_default();
+pub async fn read(
+    namespace: &str,
+    spec: &HelmReleaseSpec,
+    references: &mut References,
+) -> Result<Values, Outcome> {
     let mut objects = Objects::new();
-    for named in &object.spec.values_from {
+    for named in &spec.values_from {
         let place = (named.kind, named.name.clone());
         // Each is read once, so that all entries about it see the same version.
         if objects.contains_key(&place) {
             continue;
         }
         let found = match named.kind {
-            ConfigKind::Secret => references.secret(&namespace, &named.name).await,
+            ConfigKind::Secret => references.secret(namespace, &named.name).await,
             ConfigKind::ConfigMap => {
-                let found = references.config_map(&namespace, &named.name).await;
+                let found = references.config_map(namespace, &named.name).await;
                 let bytes = |data: BTreeMap<String, String>| {
                     data.into_iter().map(|(key, text)| (key, text.into_bytes())).collect()
                 };
@@ -67,13 +69,14 @@ pub async fn read(object: &HelmRelease, references: &mut References) -> Result<V
     }
     let mut versions = BTreeMap::new();
     for (kind, name) in objects.keys() {
-        let version = references.version(kind.as_str(), &namespace, name);
+        let version = references.version(kind.as_str(), namespace, name);
         let subject = format!("{}/{namespace}/{name}", kind.as_str());
         versions.extend(version.map(|version| (subject, version.to_string())));
     }
-    let object = object.clone();
+    let namespace = namespace.to_owned();
+    let spec = spec.clone();
     // Values of a megabyte take their time.
-    let compose = move || compose(&namespace, &object.spec, &objects);
+    let compose = move || compose(&namespace, &spec, &objects);
     let values: Values = blocking(VALUES_ERROR, "putting the values together", compose).await?;
     Ok(Values { versions, ..values })
 }

@@ -159,9 +159,9 @@ impl<K: Model> Session<'_, K> {
         let unfinished =
             |outcome| Some(PruneProgress::Unfinished(self.unfinished(run, &key, outcome)));
         if let Some(entry) = run.suspensions.of(&key) {
-            let spec = request::spec(run.spec, &key, &request::unplanned(), run.timeouts);
+            let operation = &request::unplanned();
             let remembered = self.remembered(&key, target);
-            let progress = self.suspend_one(&key, spec, entry, &remembered, run).await?;
+            let progress = self.suspend_one(&key, operation, entry, &remembered, run).await?;
             return Some(PruneProgress::Unfinished(progress));
         }
         if waits {
@@ -318,12 +318,11 @@ impl<K: Model> Session<'_, K> {
                 return Some(outcome);
             }
         };
-        let spec = request::spec(run.spec, key, &request::unplanned(), run.timeouts);
+        let operation = &request::unplanned();
         let row = run.book.row(key);
-        let made =
-            self.desired_release(run, key, spec, ReleaseGoal::Removed(*permit), row.as_ref());
-        let (desired_release, asks) = match made {
-            Ok(made) => made,
+        let goal = ReleaseGoal::Removed(*permit);
+        let desired_release = match self.desired_release(run, key, operation, goal, row.as_ref()) {
+            Ok(desired_release) => desired_release,
             Err(outcome) => {
                 self.unfinished(run, key, outcome.clone());
                 return Some(outcome);
@@ -331,7 +330,7 @@ impl<K: Model> Session<'_, K> {
         };
         let remembered = self.remembered(key, target);
         remembered.changes();
-        let owner = Arc::new(self.owner(run, key, asks));
+        let owner = Arc::new(self.owner(run, key));
         self.drive(run, &owner, &desired_release, &remembered).await
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crds::helm::HelmRelease;
 use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState};
+use helmfile::Operation;
 use kube_core::ResourceExt as _;
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::{ObjectKey, Outcome, RemovalPermit, Time, Wake, reason};
@@ -27,10 +27,9 @@ use super::report::{Several, is_under_way};
 use super::suspended_releases::Suspensions;
 use super::validated_spec::Timeouts;
 use super::{Session, helmfile_source, request};
-use crate::helm_release::{self, report, status, validated_spec};
-use crate::release_runner::action_options::ActionOptions;
-use crate::release_runner::postrender::PostRenderers;
-use crate::release_runner::{DesiredRelease, drive};
+use crate::helm_release::{self, report};
+use crate::release_runner::validated_spec::ValidatedSpec;
+use crate::release_runner::{DesiredRelease, Owner as _, drive};
 use objects::Masking;
 use windlass_runtime::target::ClusterTarget;
 use windlass_runtime::{hold_conditions, lifecycle, window};
@@ -280,16 +279,16 @@ impl<K: Model> Session<'_, K> {
             Ok(target) => target,
             Err(outcome) => return Some(self.unfinished(run, key, outcome)),
         };
-        let spec = request::spec(run.spec, key, &planned.operation, run.timeouts);
+        let operation = &planned.operation;
         let remembered = self.remembered(key, target);
         let chart = match (&planned.chart, run.suspensions.of(key)) {
             (Ok(chart), _) => chart,
             (Err(_), Some(entry)) => {
-                return self.suspend_one(key, spec, entry, &remembered, run).await;
+                return self.suspend_one(key, operation, entry, &remembered, run).await;
             }
             (Err(why), None) => return Some(self.unfinished(run, key, refused_chart(why))),
         };
-        let digest = request::digest(planned, chart, &spec, target.place());
+        let digest = request::digest(planned, chart, run.spec, run.timeouts, target.place());
         let row = run.book.row(key);
         let as_before = remembered.last().filter(|last| {
             last.digest == digest
@@ -309,22 +308,22 @@ impl<K: Model> Session<'_, K> {
             return Some(progress);
         }
         if let Some(entry) = run.suspensions.of(key) {
-            return self.suspend_one(key, spec, entry, &remembered, run).await;
+            return self.suspend_one(key, operation, entry, &remembered, run).await;
         }
         if let Some(outcome) = run.unreachable_clusters.at(target) {
             return Some(self.unfinished(run, key, outcome));
         }
         let asked = ReleaseGoal::Kept { planned, chart };
-        let made = self.desired_release(run, key, spec, asked, row.as_ref());
-        let (desired_release, made) = match made {
-            Ok(made) => made,
+        let made = self.desired_release(run, key, operation, asked, row.as_ref());
+        let desired_release = match made {
+            Ok(desired_release) => desired_release,
             Err(outcome) => return Some(self.unfinished(run, key, outcome)),
         };
         let owner = ReleaseOwner {
             namesakes: all.namesakes(key).cloned().collect(),
             hooks: planned.hooks.clone(),
-            timeout: planned.operation.timeout.map_or(run.timeouts.timeout, Duration::from_secs),
-            ..self.owner(run, key, made)
+            timeout: operation.timeout.map_or(run.timeouts.timeout, Duration::from_secs),
+            ..self.owner(run, key)
         };
         let owner = Arc::new(owner);
         let mut outcome = self.drive(run, &owner, &desired_release, &remembered).await?;
@@ -383,70 +382,65 @@ impl<K: Model> Session<'_, K> {
         &self,
         run: &HelmfileRun<'_, K>,
         key: &Key,
-        spec: crds::helm::HelmReleaseSpec,
+        operation: &Operation,
         asked: ReleaseGoal<'_>,
         row: Option<&ReleaseRow>,
-    ) -> Result<(Arc<DesiredRelease>, HelmRelease), Outcome> {
+    ) -> Result<Arc<DesiredRelease>, Outcome> {
         let (planned, permit) = match asked {
             ReleaseGoal::Kept { planned, chart } => (Some((planned, chart)), None),
             ReleaseGoal::Stopped => (None, None),
             ReleaseGoal::Removed(permit) => (None, Some(permit)),
         };
         let is_suspended = matches!(asked, ReleaseGoal::Stopped);
-        let object = request::as_helm_release(&**run.object, key, spec, row, permit);
-        let (timeouts, ignore) = request::checked(&object)?;
+        let helmfile = &**run.object;
         let settings = &self.context.settings;
-        let parts = match planned {
-            Some((planned, chart)) => request::parts(planned, chart),
-            None => helm_release::released_parts(&status::read(&object), is_suspended),
+        request::check(key, row)?;
+        let spec = request::release_spec(run.spec, key, operation, run.timeouts, settings)?;
+        let skips_schema = planned.is_some_and(|(planned, _)| planned.skips_schema);
+        let spec = ValidatedSpec { options: spec.options.skipping_schema(skips_schema), ..spec };
+        let status = row.map(|row| row.status.clone()).unwrap_or_default();
+        let known = request::known(helmfile, status);
+        let inputs = match planned {
+            Some((planned, chart)) => request::inputs(planned, chart),
+            None => helm_release::released_parts(&known, is_suspended),
         };
-        let mut desired =
-            validated_spec::desired(&object, parts, &timeouts, is_suspended, settings);
+        let mut requests = request::requests(helmfile, key, &known);
         if self.is_verified_only() {
-            desired.requests.keep_known(&status::read(&object));
+            requests.keep_known(&known);
         }
-        let source =
-            helmfile_source::source(&**run.object).map(|it| it.to_string()).unwrap_or_default();
-        let origin = Origin { source, revision: run.revision.to_owned(), ..desired.origin.clone() };
-        let options = ActionOptions::of(&object.spec, settings);
-        let options = match planned {
-            Some((planned, _)) => options.skipping_schema(planned.skips_schema),
-            None => options,
-        };
-        let post = PostRenderers::of(&[], None, BTreeMap::new(), options.post_render);
-        let desired_release = DesiredRelease {
-            desired: ReleaseDesiredState {
-                gates: Gates {
-                    removal: permit.map(RemovalPermit::cause).unwrap_or_default(),
-                    ..self.gates(run.object)
-                },
-                lifecycles: lifecycle::holding(&self.context, &**run.object),
-                origin,
-                kube_context: key.context.clone(),
-                ..desired
+        let source = helmfile_source::source(helmfile).map(|it| it.to_string());
+        let desired = ReleaseDesiredState {
+            kube_context: key.context.clone(),
+            deleted: permit.is_some(),
+            suspended: is_suspended,
+            gates: Gates {
+                removal: permit.map(RemovalPermit::cause).unwrap_or_default(),
+                ..self.gates(helmfile)
             },
-            options,
+            lifecycles: lifecycle::holding(&self.context, helmfile),
+            requests,
+            origin: Origin {
+                source: source.unwrap_or_default(),
+                revision: run.revision.to_owned(),
+                ..request::origin(helmfile, key)
+            },
+            ..spec.desired(helmfile, inputs, known.failures, settings)
+        };
+        Ok(Arc::new(DesiredRelease {
+            desired,
+            spec: Arc::new(spec),
             values: planned.map(|(planned, _)| planned.values.clone()).unwrap_or_default(),
             chart: planned.map(|(_, chart)| chart.loaded.clone()),
-            post: Arc::new(post),
             expressions: self.expressions.clone(),
-            ignore,
             secrets: run.secrets.clone(),
-        };
-        Ok((Arc::new(desired_release), object))
+        }))
     }
 
-    /// A Helmfile as the owner of a release without hooks, for which this asks.
-    pub(super) fn owner(
-        &self,
-        run: &HelmfileRun<'_, K>,
-        key: &Key,
-        asks: HelmRelease,
-    ) -> ReleaseOwner<K> {
+    /// A Helmfile as the owner of a release without hooks.
+    pub(super) fn owner(&self, run: &HelmfileRun<'_, K>, key: &Key) -> ReleaseOwner<K> {
         ReleaseOwner {
             book: run.book.clone(),
             key: key.clone(),
-            release: Mutex::new(Arc::new(asks)),
             namesakes: Vec::new(),
             hooks: Arc::default(),
             timeout: run.timeouts.timeout,
@@ -473,21 +467,17 @@ impl<K: Model> Session<'_, K> {
         if driven.is_unanswered {
             run.unreachable_clusters.note(&remembered.target, &driven.outcome);
         }
-        let object = owner.release();
-        let said = report::report(
-            &object,
-            &report::HelmReleaseRun {
-                outcome: &driven.outcome,
-                desired: Some(&desired_release.desired),
-                helm_chart: None,
-                running: driven.running.as_deref(),
-                now: jiff::Timestamp::now(),
-            },
-        );
-        let known = status::read(&object);
-        let revision = request::latest_version(&known);
+        let release_run = report::ReleaseRun {
+            outcome: &driven.outcome,
+            desired: Some(&desired_release.desired),
+            generation: desired_release.desired.generation,
+            marks: &[],
+            running: driven.running.as_deref(),
+            now: jiff::Timestamp::now(),
+        };
+        let revision = request::latest_version(&owner.status());
         run.book.update(key, |row| {
-            row.status = request::kept(&said.after);
+            row.status = report::ended(&row.status, &release_run);
             row.revision = revision;
             let text = Some(desired_release.masked(&outcome_text(&driven.outcome)));
             (row.state, row.message) = match &driven.outcome {

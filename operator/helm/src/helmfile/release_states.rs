@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crds::ResourceInventory;
-use crds::helm::HelmRelease;
+use crds::helm::HelmReleaseStatus;
 use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
 use helmfile::When;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::ResourceExt as _;
 use objects::Masking;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{ObjectKey, Outcome, Wake};
-use release::status::{self as words, ReleaseStatus, Report};
+use reconcile::{ObjectKey, Outcome};
+use release::status::{ReleaseStatus, Report};
 use release::{Journal, Record, ReleaseDesiredState};
 
 use super::hooks::{HookApplyOutcome, Hooks};
@@ -24,9 +24,8 @@ use super::model::{self, Model};
 use super::plan::Key;
 use super::request;
 use super::status_limits::fitted;
-use crate::helm_release::{report, status};
+use crate::helm_release::report;
 use crate::release_runner::{self, Owner};
-use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
 use windlass_runtime::context::Context;
 use windlass_runtime::kind::{REQUESTED_AT, node_of};
@@ -35,9 +34,6 @@ use windlass_runtime::permit::RunPermit;
 use windlass_runtime::record::{Latest, status_of};
 use windlass_runtime::target::ClusterTarget;
 use windlass_runtime::{hold, hold_conditions};
-
-/// When a status is written again that could not be written.
-const STATUS_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// How often progress is written in one run: the write takes the rows of all releases, however many there are.
 const PROGRESS_WRITE_INTERVAL: Duration = Duration::from_secs(1);
@@ -156,25 +152,14 @@ impl<K: Model> Book<K> {
         };
         let before = status_of(&*object);
         let after = HelmfileStatus { releases: fitted(rows), ..before.clone() };
-        let written = self.latest.write_status(&self.context, &object, &before, &after).await;
-        let failed = |error: ClusterError| {
-            let soon = jiff::Timestamp::now()
-                .saturating_add(STATUS_RETRY_DELAY)
-                .unwrap_or(reconcile::Time::MAX);
-            Outcome::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(soon))
-        };
-        match written.map_err(failed)? {
-            Some(object) => {
-                let mut pages = self.pages();
-                pages.object = object;
-                pages.written = changed;
-                pages.written_at = Some(Instant::now());
-            }
-            // It is gone for good, so nothing may be done in its name any more.
-            None => {
-                let text = "the Helmfile was deleted".to_owned();
-                return Err(Outcome::Stalled(words::RECONCILE_ERROR, text));
-            }
+        let written =
+            release_runner::write_status(&self.context, &self.latest, &object, &before, &after);
+        let written = written.await?;
+        {
+            let mut pages = self.pages();
+            pages.object = written;
+            pages.written = changed;
+            pages.written_at = Some(Instant::now());
         }
         for event in events {
             self.announce(event);
@@ -199,17 +184,6 @@ impl<K: Model> Book<K> {
     }
 }
 
-/// The event of a release as an event of its Helmfile: its metadata keys have the prefix of the group.
-fn event<K: Model>(of: &words::Event) -> Event {
-    let group = model::group::<K>();
-    let event = report::event(of);
-    let fact = |(key, value): (String, String)| {
-        let name = key.rsplit('/').next().unwrap_or_default();
-        (format!("{group}/{name}"), value)
-    };
-    Event { metadata: event.metadata.into_iter().map(fact).collect(), ..event }
-}
-
 /// An event of a release with its `kubeContext`, which its name lacks.
 fn placed<K: Model>(mut event: Event, context: &str) -> Event {
     if !context.is_empty() {
@@ -223,8 +197,6 @@ fn placed<K: Model>(mut event: Event, context: &str) -> Event {
 pub(super) struct ReleaseOwner<K: Model> {
     pub(super) book: Arc<Book<K>>,
     pub(super) key: Key,
-    /// The HelmRelease that stands for the release, with its status as known by now.
-    pub(super) release: Mutex<Arc<HelmRelease>>,
     /// Other releases of the plan with its namespace and name.
     pub(super) namesakes: Vec<Key>,
     /// What its hooks apply.
@@ -238,6 +210,11 @@ pub(super) struct ReleaseOwner<K: Model> {
 }
 
 impl<K: Model> ReleaseOwner<K> {
+    /// The status in the row of the release.
+    fn row_status(&self) -> HelmReleaseStatus {
+        self.book.row(&self.key).map(|row| row.status).unwrap_or_default()
+    }
+
     /// Which other release of the plan has the release of a record, by the journal beside it or by its history: contexts of
     /// several names may be one cluster.
     fn namesake_of(&self, journal: Option<&Journal>, last: &Record) -> Option<&Key> {
@@ -251,11 +228,6 @@ impl<K: Model> ReleaseOwner<K> {
         };
         let all = &self.namesakes;
         all.iter().find(by_journal).or_else(|| all.iter().find(by_history))
-    }
-
-    /// The HelmRelease that stands for the release, with its status as known by now.
-    pub(super) fn release(&self) -> Arc<HelmRelease> {
-        self.release.lock().clone()
     }
 }
 
@@ -272,7 +244,7 @@ impl<K: Model> Owner for ReleaseOwner<K> {
     }
 
     fn status(&self) -> ReleaseStatus {
-        status::read(&self.release())
+        request::known(&*self.book.object(), self.row_status())
     }
 
     async fn tell(
@@ -281,15 +253,12 @@ impl<K: Model> Owner for ReleaseOwner<K> {
         inventory: Option<ResourceInventory>,
         desired: &ReleaseDesiredState,
     ) -> Result<(), Outcome> {
-        let release = self.release();
         let now = jiff::Timestamp::now();
-        let (_, after) = report::progress(&release, release_report, inventory, desired, now)?;
-        let kept = request::kept(&after);
-        let release = HelmRelease { status: Some(after), ..HelmRelease::clone(&release) };
-        *self.release.lock() = Arc::new(release);
+        let before = self.row_status();
+        let after = report::progress(&before, release_report, inventory, desired, now)?;
         let progress = release_report.progress.as_ref().map(|progress| progress.text.clone());
         self.book.update(&self.key, |row| {
-            row.status = kept;
+            row.status = after;
             if let Some(text) = progress {
                 row.message = Some(text);
                 row.state = match desired.deleted {
@@ -299,7 +268,7 @@ impl<K: Model> Owner for ReleaseOwner<K> {
             }
         });
         release_report.events.iter().for_each(|release_event| {
-            self.book.tell(placed::<K>(event::<K>(release_event), &self.key.context));
+            self.book.tell(placed::<K>(report::event::<K>(release_event), &self.key.context));
         });
         // How an operation ended is mostly all that there is to say, so it goes into the write of the run's end; the
         // journal has it until then.

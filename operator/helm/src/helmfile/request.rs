@@ -1,39 +1,47 @@
-//! A release of a helmfile as the release runner keeps it: as if a HelmRelease asked for it. Pure.
+//! What a helmfile and its Helmfile ask for of a release. Pure.
 //!
-//! Elsewhere: what the spec of a HelmRelease means (`helm_release`), what becomes of its status (`release_states.rs`).
+//! Elsewhere: what the fields of its spec mean, which are those of a HelmRelease (`helm_release/validated_spec.rs`), the
+//! row of the release (`release_states.rs`).
 
-use apply::ignore::Rules;
+use std::collections::BTreeMap;
+
+use crds::GoDuration;
 use crds::helm::{
     ActionStrategy, ChartNameChangeStrategy, CrdsPolicy, DeletionPropagation, DriftDetection,
-    DriftDetectionMode, HelmRelease, HelmReleaseSpec, HelmReleaseStatus, Install,
-    InstallRemediation, InstallStrategy, Rollback, ServerSideApplyMode, Snapshot, Uninstall,
-    Upgrade, UpgradeRemediation, UpgradeStrategy,
+    DriftDetectionMode, HelmReleaseSpec, HelmReleaseStatus, Install, InstallRemediation,
+    InstallStrategy, Rollback, ServerSideApplyMode, Snapshot, Uninstall, Upgrade,
+    UpgradeRemediation, UpgradeStrategy,
 };
 use crds::helmfile::{HelmfileSpec, ReleaseRow};
-use crds::{GoDuration, Time};
 use helmfile::Operation;
 use kube_core::ResourceExt as _;
 use reconcile::{
-    MadeRevision, Outcome, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, RemovalPermit,
-    RollbackProgress, Wake,
+    MadeRevision, Outcome, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, RollbackProgress, Wake,
 };
-use release::snapshot;
+use release::origin::ManualRequest;
+use release::settings::Requests;
 use release::status::ReleaseStatus;
+use release::target::ReleaseTarget;
+use release::{Origin, snapshot};
 use sha2::{Digest as _, Sha256};
 
 use super::model::Model;
 use super::plan::{Key, PlannedChart, PlannedRelease};
 use super::validated_spec::Timeouts;
-use crate::helm_release::{RESET_AT, status, validated_spec};
+use crate::helm_release::{status, validated_spec};
+use crate::release_runner::audit;
+use crate::release_runner::validated_spec::{ReleaseInputs, ValidatedSpec};
+use windlass_runtime::audit::claim;
 use windlass_runtime::kind::REQUESTED_AT;
+use windlass_serve::settings::Settings;
 
 /// How operations on a release are done that is no longer in the helmfile.
 pub(super) fn unplanned() -> Operation {
     Operation::default()
 }
 
-/// The spec of the HelmRelease that would ask for the same.
-pub(super) fn spec(
+/// How a release is kept, in the fields that a HelmRelease has for that; [`digest`] is made of all of them.
+fn spec(
     asked: &HelmfileSpec,
     key: &Key,
     operation: &Operation,
@@ -117,46 +125,54 @@ pub(super) fn spec(
     }
 }
 
-/// The HelmRelease that would ask for a release of a Helmfile, with what is known of the release. It is a deleted one if the
-/// removal of the release is permitted.
-pub(super) fn as_helm_release<K: Model>(
-    helmfile: &K,
+/// What is asked for of a release.
+///
+/// # Errors
+/// What cannot be read, of the spec of the Helmfile or of the operation.
+pub(super) fn release_spec(
+    asked: &HelmfileSpec,
     key: &Key,
-    spec: HelmReleaseSpec,
-    known: Option<&ReleaseRow>,
-    removal: Option<RemovalPermit>,
-) -> HelmRelease {
-    let mut release = HelmRelease::new(&key.name, spec);
-    let meta = &mut release.metadata;
-    meta.namespace = helmfile.namespace();
-    meta.uid = helmfile.uid();
-    meta.generation = helmfile.meta().generation;
-    meta.managed_fields = helmfile.meta().managed_fields.clone();
-    meta.deletion_timestamp = removal.map(|_| Time(jiff::Timestamp::now()));
-    if let Some(requested) = helmfile.annotations().get(REQUESTED_AT) {
-        let annotations = meta.annotations.get_or_insert_default();
-        annotations.insert(REQUESTED_AT.to_owned(), requested.clone());
-    }
-    for key in [REQUESTED_BY, REQUESTED_REASON] {
-        if let Some(text) = helmfile.annotations().get(key) {
-            meta.annotations.get_or_insert_default().insert(key.to_owned(), text.clone());
-        }
-    }
-    if let Some(rollback) = rollback(helmfile, key) {
-        let annotations = meta.annotations.get_or_insert_default();
-        annotations.insert(ROLLBACK.to_owned(), rollback.annotation(None));
-    }
-    let mut status = known.map(|row| row.status.clone()).unwrap_or_default();
+    operation: &Operation,
+    timeouts: &Timeouts,
+    settings: &Settings,
+) -> Result<ValidatedSpec, Outcome> {
+    let Key { namespace, name, .. } = key;
+    let target = ReleaseTarget::of(name, namespace, name, namespace, namespace);
+    let spec = spec(asked, key, operation, timeouts);
+    validated_spec::validate(&spec, target, BTreeMap::new(), settings)
+}
+
+/// What is known of a release by the status in its row. What was requested of the Helmfile was requested of each.
+pub(super) fn known<K: Model>(helmfile: &K, status: HelmReleaseStatus) -> ReleaseStatus {
+    let last_handled_reconcile = helmfile.last_handled_reconcile_at().map(str::to_owned);
+    ReleaseStatus { last_handled_reconcile, ..status::of(status) }
+}
+
+/// What a user requests of a release.
+pub(super) fn requests<K: Model>(helmfile: &K, key: &Key, known: &ReleaseStatus) -> Requests {
+    let requested = helmfile.annotations().get(REQUESTED_AT);
     // A request repeats what has failed. The operation that it begins may be held for longer than one run, and remains the same.
-    let has_failed = status.install_failures > 0 || status.upgrade_failures > 0;
-    let asked = helmfile.annotations().get(REQUESTED_AT).filter(|_| has_failed);
-    if let Some(reset) = asked.cloned().or_else(|| status.last_handled_reset_at.clone()) {
-        meta.annotations.get_or_insert_default().insert(RESET_AT.to_owned(), reset);
+    let has_failed = known.install_failures > 0 || known.upgrade_failures > 0;
+    let reset = requested.filter(|_| has_failed).or(known.last_handled_reset.as_ref());
+    let given = |at: Option<&String>| at.filter(|at| !at.is_empty()).cloned();
+    Requests {
+        reconcile: given(requested),
+        reset: given(reset),
+        rollback: rollback(helmfile, key),
+        ..Requests::default()
     }
-    // What was asked of the whole was asked of each.
-    status.last_handled_reconcile_at = helmfile.last_handled_reconcile_at().map(str::to_owned);
-    release.status = Some(status);
-    release
+}
+
+/// What an operation on a release begins with, as far as the metadata of its Helmfile tell.
+pub(super) fn origin<K: Model>(helmfile: &K, key: &Key) -> Origin {
+    let origin = audit::origin(helmfile.meta());
+    // The reason of a suspension is about the whole Helmfile.
+    let rollback = rollback(helmfile, key).zip(origin.rollback).map(|(asked, request)| {
+        let manager = request.manager;
+        let claim = claim(helmfile.meta(), &manager, REQUESTED_BY, REQUESTED_REASON);
+        ManualRequest { at: asked.annotation(None), manager, ..claim.unwrap_or_default() }
+    });
+    Origin { rollback, ..origin }
 }
 
 /// The rollback of a release that a user requests.
@@ -178,19 +194,16 @@ pub(super) fn rolls_back<K: Model>(helmfile: &K, key: &Key, row: Option<&Release
     })
 }
 
-/// What a status keeps of a release: without what is the Helmfile's.
-pub(super) fn kept(status: &HelmReleaseStatus) -> HelmReleaseStatus {
-    HelmReleaseStatus { last_handled_reconcile_at: None, helm_chart: None, ..status.clone() }
-}
-
 /// A digest of all that a release is kept as at a place: while it stays the same there is nothing new to do.
 pub(super) fn digest(
     planned: &PlannedRelease,
     chart: &PlannedChart,
-    spec: &HelmReleaseSpec,
+    asked: &HelmfileSpec,
+    timeouts: &Timeouts,
     place: &str,
 ) -> String {
-    let spec = serde_json::to_vec(spec).unwrap_or_default();
+    let spec = spec(asked, &planned.key, &planned.operation, timeouts);
+    let spec = serde_json::to_vec(&spec).unwrap_or_default();
     let hooks = &planned.hooks.digest;
     // In another cluster hooks have to apply what they name once more.
     let hooks = (!hooks.is_empty()).then_some([place.as_bytes(), hooks.as_bytes()]);
@@ -215,12 +228,9 @@ pub(super) fn latest_version(known: &ReleaseStatus) -> Option<i64> {
 }
 
 /// What a release is made from.
-pub(super) fn parts(
-    planned: &PlannedRelease,
-    chart: &PlannedChart,
-) -> validated_spec::ReleaseInputs {
+pub(super) fn inputs(planned: &PlannedRelease, chart: &PlannedChart) -> ReleaseInputs {
     let metadata = &chart.loaded.chart.metadata;
-    validated_spec::ReleaseInputs {
+    ReleaseInputs {
         chart_name: metadata.name.clone(),
         chart_version: metadata.version.clone(),
         app_version: metadata.app_version.clone(),
@@ -230,18 +240,107 @@ pub(super) fn parts(
     }
 }
 
-/// The durations and the rules of such a spec.
+/// Whether the row of a release can be read.
 ///
 /// # Errors
-/// What cannot be read, of the Helmfile's `driftDetection` or of a row of its status.
-pub(super) fn checked(release: &HelmRelease) -> Result<(validated_spec::Timeouts, Rules), Outcome> {
-    status::check(release).map_err(|outcome| {
-        Outcome::Failed(
-            outcome.reason(),
-            format!("release {}: {}", release.name_any(), outcome.text()),
-            Wake::default(),
-        )
-    })?;
-    let timeouts = validated_spec::check(&release.spec)?;
-    Ok((timeouts, validated_spec::ignore(&release.spec)?))
+/// What is wrong with it.
+pub(super) fn check(key: &Key, row: Option<&ReleaseRow>) -> Result<(), Outcome> {
+    status::check(row.map(|row| &row.status)).map_err(|outcome| {
+        let text = format!("release {}: {}", key.name, outcome.text());
+        Outcome::Failed(outcome.reason(), text, Wake::default())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use crds::helmfile::Helmfile;
+    use reconcile::SUSPENDED_BY;
+    use serde_json::{Value, json};
+
+    use super::super::hooks::Hooks;
+    use super::super::testing::{key, release};
+    use super::*;
+
+    /// The digest of a release that is planned like this.
+    fn digest_of(asked: &Value, planned: &PlannedRelease) -> String {
+        let [interval, retry, timeout] = [600, 60, 300].map(Duration::from_secs);
+        let timeouts = Timeouts { interval, retry, timeout };
+        let asked: HelmfileSpec = serde_json::from_value(asked.clone()).unwrap();
+        let chart = planned.chart.clone().unwrap();
+        let chart = PlannedChart { digest: "sha256:0".to_owned(), ..chart };
+        digest(planned, &chart, &asked, &timeouts, "east")
+    }
+
+    #[test]
+    fn rows_that_earlier_versions_wrote_have_the_digests_that_are_made_now() {
+        let operation = Operation { history: 10, creates_namespace: true, ..Operation::default() };
+        let values_digest = "sha256:1".to_owned();
+        let planned = PlannedRelease { operation, values_digest, ..release("web", 0, &[]) };
+        assert_eq!(
+            digest_of(&json!({"interval": "10m"}), &planned),
+            "sha256:bf568bf29445eac1a2a3d1b2179e90e374e4f66444ef504212dfe8ed611d8734"
+        );
+        let operation = Operation {
+            wait: true,
+            wait_for_jobs: true,
+            timeout: Some(600),
+            rolls_back: true,
+            cleans_up: true,
+            force: true,
+            history: 0,
+            creates_namespace: false,
+            takes_ownership: true,
+            skips_crds: true,
+            skips_openapi: true,
+            server_side: Some(false),
+            cascade: "orphan".to_owned(),
+            waits_for_deletion: true,
+            deletion_timeout: Some(30),
+        };
+        let hooks = Arc::new(Hooks { all: Vec::new(), digest: "sha256:2".to_owned() });
+        let planned = PlannedRelease { operation, hooks, skips_schema: true, ..planned };
+        assert_eq!(
+            digest_of(&json!({"interval": "10m", "driftDetection": {"mode": "warn"}}), &planned),
+            "sha256:5c7890d86a42036430761aceb91d361052d38f8dcccdcdf37bbda740f3ef71d8"
+        );
+    }
+
+    #[test]
+    fn a_rollback_is_requested_of_one_release_and_a_run_of_all() {
+        let annotations = json!({REQUESTED_AT: "now", REQUESTED_BY: "ann", SUSPENDED_BY: "bob",
+            ROLLBACK: "n/web:5->3"});
+        let fields = json!({format!("f:{ROLLBACK}"): {}, format!("f:{REQUESTED_BY}"): {},
+            format!("f:{SUSPENDED_BY}"): {}});
+        let managed = json!([{"manager": "cli", "operation": "Update",
+            "fieldsV1": {"f:metadata": {"f:annotations": fields}}}]);
+        let helmfile: Helmfile = serde_json::from_value(json!({
+            "apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
+            "metadata": {"name": "all", "annotations": annotations, "managedFields": managed},
+            "spec": {"interval": "10m"},
+        }))
+        .unwrap();
+        let at = |text: &str| Some(text.to_owned());
+        let now = Requests { reconcile: at("now"), ..Requests::default() };
+        let none = ReleaseStatus::default();
+        let rollback = Some(reconcile::Rollback { from: 5, to: 3 });
+        let asked = |name: &str, known: &ReleaseStatus| requests(&helmfile, &key(name), known);
+        assert_eq!(asked("web", &none), Requests { rollback, ..now.clone() });
+        assert_eq!(asked("db", &none), now);
+        // What has failed is repeated, and what was repeated is not forgotten.
+        let failed = ReleaseStatus { upgrade_failures: 1, ..none.clone() };
+        assert_eq!(asked("db", &failed), Requests { reset: at("now"), ..now.clone() });
+        let reset = ReleaseStatus { last_handled_reset: at("before"), ..none };
+        assert_eq!(asked("db", &reset), Requests { reset: at("before"), ..now });
+        let manual = ManualRequest {
+            at: "5->3".to_owned(),
+            manager: "cli".to_owned(),
+            user: "ann".to_owned(),
+            reason: String::new(),
+        };
+        assert_eq!(origin(&helmfile, &key("web")).rollback, Some(manual));
+        assert_eq!(origin(&helmfile, &key("db")).rollback, None);
+    }
 }

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crds::helm::HelmReleaseSpec;
 use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState, SuspendedRelease};
+use helmfile::Operation;
 use reconcile::{
     Outcome, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, Time, reason::SUSPENDED,
 };
@@ -90,7 +90,7 @@ impl<K: Model> Session<'_, K> {
     pub(super) async fn suspend_one(
         &self,
         key: &Key,
-        spec: HelmReleaseSpec,
+        operation: &Operation,
         entry: &SuspendedRelease,
         remembered: &ReleaseRunState,
         run: &HelmfileRun<'_, K>,
@@ -98,7 +98,7 @@ impl<K: Model> Session<'_, K> {
         let row = run.book.row(key);
         let is_under_way = row.as_ref().is_some_and(|row| self.may_be_under_way(row));
         if (is_under_way || request::rolls_back(&**run.object, key, row.as_ref()))
-            && let Some(outcome) = self.stop_one(key, spec, remembered, run).await?
+            && let Some(outcome) = self.stop_one(key, operation, remembered, run).await?
         {
             return Some(ReleaseProgress::Unfinished(outcome));
         }
@@ -117,20 +117,20 @@ impl<K: Model> Session<'_, K> {
     pub(super) async fn stop_one(
         &self,
         key: &Key,
-        spec: HelmReleaseSpec,
+        operation: &Operation,
         remembered: &ReleaseRunState,
         run: &HelmfileRun<'_, K>,
     ) -> Option<Option<Outcome>> {
         let row = run.book.row(key);
-        let (desired_release, made) =
-            match self.desired_release(run, key, spec, ReleaseGoal::Stopped, row.as_ref()) {
-                Ok(made) => made,
-                Err(outcome) => {
-                    self.unfinished(run, key, outcome.clone());
-                    return Some(Some(outcome));
-                }
-            };
-        let owner = Arc::new(self.owner(run, key, made));
+        let made = self.desired_release(run, key, operation, ReleaseGoal::Stopped, row.as_ref());
+        let desired_release = match made {
+            Ok(desired_release) => desired_release,
+            Err(outcome) => {
+                self.unfinished(run, key, outcome.clone());
+                return Some(Some(outcome));
+            }
+        };
+        let owner = Arc::new(self.owner(run, key));
         let outcome = self.drive(run, &owner, &desired_release, remembered).await?;
         let is_stopped = matches!(&outcome, Outcome::Blocked(why, ..) if *why == SUSPENDED);
         Some((!is_stopped).then_some(outcome))
@@ -147,9 +147,8 @@ impl<K: Model> Session<'_, K> {
             return Some(None);
         }
         let key = Key::of(row);
-        let spec = request::spec(run.spec, &key, &request::unplanned(), run.timeouts);
         let remembered = self.remembered(&key, target);
-        self.stop_one(&key, spec, &remembered, run).await
+        self.stop_one(&key, &request::unplanned(), &remembered, run).await
     }
 }
 

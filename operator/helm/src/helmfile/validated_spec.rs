@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::ConfigKind;
-use crds::helm::{HelmRelease, HelmReleaseSpec};
+use crds::helm::HelmReleaseSpec;
 use crds::helmfile::HelmfileSpec;
 use crds::kustomize::DeletionPolicy;
 use kube_core::ResourceExt as _;
@@ -133,16 +133,12 @@ pub(super) async fn read<K: Model>(
     let annotations = object.annotations();
     let decryption = decryption::read(settings, spec, namespace, annotations, references).await;
     // State values are put together as those of a HelmRelease are.
-    let mut like = HelmRelease::new(
-        &object.name_any(),
-        HelmReleaseSpec {
-            values: spec.values.clone(),
-            values_from: spec.values_from.clone(),
-            ..HelmReleaseSpec::default()
-        },
-    );
-    like.metadata.namespace = Some(namespace.to_owned());
-    let Values { map, secrets, .. } = values::read(&like, references).await?;
+    let like = HelmReleaseSpec {
+        values: spec.values.clone(),
+        values_from: spec.values_from.clone(),
+        ..HelmReleaseSpec::default()
+    };
+    let Values { map, secrets, .. } = values::read(namespace, &like, references).await?;
     let text = helm::values::yaml(&map).map_err(|error| {
         Outcome::Failed(values::VALUES_ERROR, error.to_string(), Wake::default())
     })?;

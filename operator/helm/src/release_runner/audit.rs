@@ -161,7 +161,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// Writes the audit of an operation that a lifecycle did not let begin.
     pub(super) async fn audit_refused(&self, refused: &RefusedOperation) {
         let now = jiff::Timestamp::now();
-        let ReleaseDesiredState { owner: _, target, .. } = self.desired();
+        let target = &self.desired().spec.target;
         let began = refused.answers.iter().map(|it| it.asked).min().unwrap_or(now);
         let asked: Vec<&str> = refused.answers.iter().map(|it| it.event.as_str()).collect();
         let spec = ReleaseAuditSpec {

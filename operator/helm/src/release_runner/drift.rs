@@ -120,7 +120,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let watcher = self.target.watcher();
         let digest = self.manifest_digest(&member.object);
         let rival = self.known().rivals.remove(id);
-        if self.desired().drift != DriftMode::Enabled {
+        if self.desired().spec.drift != DriftMode::Enabled {
             return true;
         }
         let pause = self.contested_pause();
@@ -144,7 +144,7 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     /// The digest by which an object counts as applied: another one where other fields of it are ignored.
     pub(super) fn manifest_digest(&self, object: &Object) -> String {
-        self.desired_release.ignore.digest(object, &apply::compare::digest(object))
+        self.desired_release.spec.ignore.digest(object, &apply::compare::digest(object))
     }
 
     /// How long a contested object is not corrected: until the release is observed again, to the second.
@@ -155,7 +155,7 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     /// The message about contested objects, and until when windlass leaves them alone; none where drift detection is not enabled.
     pub(super) fn contested(&self) -> Option<(String, Time)> {
-        if self.desired().drift != DriftMode::Enabled {
+        if self.desired().spec.drift != DriftMode::Enabled {
             return None;
         }
         let standing = self.contests().standing(jiff::Timestamp::now());
@@ -204,7 +204,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             watcher.released(&self.node, id);
             return Ok(DriftComparison::Same);
         }
-        let rules = &self.desired_release.ignore;
+        let rules = &self.desired_release.spec.ignore;
         let payload = match rules.leave_alone(object) {
             true => object.clone(),
             false => rules.payload(object, &live, MANAGER),

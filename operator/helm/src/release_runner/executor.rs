@@ -19,11 +19,13 @@ use release::plan::{Need, ReleaseObservedState, RunProgress, is_under_way};
 use release::snapshot;
 use release::status::{self as words, ReleaseStatus, Report};
 use release::{
-    Action, Journal, Record, Release, ReleaseDesiredState, ReleaseStep, Revisions, need, released,
+    Action, Journal, Record, Release, ReleaseDesiredState, ReleaseSpec, ReleaseStep, Revisions,
+    need, released,
 };
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
+use super::action_options::ActionOptions;
 use super::hook_watch::HookWatch;
 use super::manifest_objects::{self, Member, MemberError};
 use super::render::PreparedRevision;
@@ -143,6 +145,11 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     pub(super) fn desired(&self) -> &ReleaseDesiredState {
         &self.desired_release.desired
+    }
+
+    /// How actions are done.
+    pub(super) fn options(&self) -> &ActionOptions {
+        &self.desired_release.spec.options
     }
 
     /// Whether the owner was changed, suspended or deleted since the run began: another run has to decide.
@@ -393,8 +400,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let record = match (journal.action, journal.target, base) {
             (Action::Rollback, Some(target), Some(current)) => {
                 let target = self.record(target)?;
-                let server_side =
-                    self.desired_release.options.is_server_side(Action::Rollback, Some(&target));
+                let server_side = self.options().is_server_side(Action::Rollback, Some(&target));
                 rolled_back(&current, &target, server_side, journal.started)
             }
             (_, _, base) => {
@@ -406,7 +412,7 @@ impl<O: Owner> ReleaseExecutor<O> {
                         Wake::at(self.soon()),
                     ));
                 };
-                let target = &self.desired().target;
+                let target = &self.desired().spec.target;
                 let opening = Opening {
                     name: &target.name,
                     namespace: &target.namespace,
@@ -533,7 +539,8 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     /// Asks a lifecycle.
     async fn ask(&self, ask: &::lifecycle::Ask) -> Result<(), Outcome> {
-        let ReleaseDesiredState { owner, target, kube_context, .. } = self.desired();
+        let ReleaseDesiredState { owner, spec: ReleaseSpec { target, .. }, kube_context, .. } =
+            self.desired();
         let asking = Asking {
             node: &self.node,
             uid: owner,
@@ -549,7 +556,8 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     /// The events of lifecycles about this release, as far as something may wait for them.
     fn events(&self) -> Vec<::lifecycle::Event> {
-        let ReleaseDesiredState { owner, target, kube_context, .. } = self.desired();
+        let ReleaseDesiredState { owner, spec: ReleaseSpec { target, .. }, kube_context, .. } =
+            self.desired();
         let release = (target.name.as_str(), target.namespace.as_str(), kube_context.as_str());
         // One that is the only one of its owner may have been somewhere else.
         let release = self.node.is_part().then_some(release);

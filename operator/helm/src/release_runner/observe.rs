@@ -206,7 +206,7 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     /// How an object is, by the expressions of the spec or the usual rules.
     pub(super) async fn judged(&self, live: &Object, jobs: bool) -> Report {
-        if self.desired_release.options.legacy_wait {
+        if self.options().legacy_wait {
             // Parity(flux): expressions are for the other way of waiting.
             return legacy::report(live, jobs);
         }

@@ -60,11 +60,10 @@ impl<O: Owner> ReleaseExecutor<O> {
         };
         let mut chart = loaded.chart.clone();
         let mut config = self.desired_release.values.clone();
-        if let Some(base) = base.as_deref().filter(|_| self.desired_release.options.preserve_values)
-        {
+        if let Some(base) = base.as_deref().filter(|_| self.options().preserve_values) {
             preserved(&mut chart, &mut config, base).map_err(StepError::Failed)?;
         }
-        let target = &self.desired().target;
+        let target = &self.desired().spec.target;
         let release = Release {
             name: target.name.clone(),
             namespace: target.namespace.clone(),
@@ -79,7 +78,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let rendered = self.rendered(chart, config.clone(), release, action).await?;
         let templates = Some(rendered.templates.clone());
         *loaded.templates.lock() = templates;
-        let server_side = self.desired_release.options.is_server_side(action, base.as_deref());
+        let server_side = self.options().is_server_side(action, base.as_deref());
         self.checked(&rendered, action, base.as_deref()).await?;
         if action == Action::Install {
             self.namespace().await?;
@@ -114,14 +113,14 @@ impl<O: Owner> ReleaseExecutor<O> {
         let stop = Stop::default();
         let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
         let env = Env { stop, ..self.env(served, &permit, &limit) };
-        let skip_schema = self.desired_release.options.of_action(action).skip_schema;
-        let post = self.desired_release.post.clone();
+        let skip_schema = self.options().of_action(action).skip_schema;
+        let spec = self.desired_release.spec.clone();
         let known =
             self.desired_release.chart.as_ref().and_then(|loaded| loaded.templates.lock().clone());
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let work = move || {
             let mut warnings = Vec::new();
-            let rendered = post.with(|post_render| {
+            let rendered = spec.post.with(|post_render| {
                 let request = RenderRequest {
                     chart,
                     values: &values,
@@ -193,7 +192,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         config: &Map,
         action: Action,
     ) -> Result<Vec<Object>, StepError> {
-        let policy = self.desired_release.options.of_action(action).crds;
+        let policy = self.options().of_action(action).crds;
         if policy == CrdsPolicy::Skip {
             return Ok(Vec::new());
         }
@@ -267,7 +266,7 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     /// Writes CRDs that the chart brings along, and waits until their kinds are served.
     async fn write_crds(&self, crds: Vec<Object>, action: Action) -> Result<(), StepError> {
-        let policy = self.desired_release.options.of_action(action).crds;
+        let policy = self.options().of_action(action).crds;
         let mut written = Vec::new();
         for object in crds {
             if self.apply_crd(&object, policy).await? {
@@ -331,7 +330,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         action: Action,
         base: Option<&Record>,
     ) -> Result<(), StepError> {
-        let target = &self.desired().target;
+        let target = &self.desired().spec.target;
         let text: String =
             rendered.manifests.iter().map(|it| format!("---\n{}\n", it.content)).collect();
         let cluster = &self.target.cluster;
@@ -341,7 +340,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             MemberError::Cluster(error) => StepError::Outcome(self.no_answer(&error)),
         })?;
         self.admitted(all.iter().map(|it| &it.object)).await?;
-        if self.desired_release.options.of_action(action).take_ownership {
+        if self.options().of_action(action).take_ownership {
             return Ok(());
         }
         let before = base.map(|base| manifest_objects::read(&base.manifest).unwrap_or_default());
@@ -376,8 +375,8 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     /// Creates the target namespace, if that is asked for.
     async fn namespace(&self) -> Result<(), StepError> {
-        let name = &self.desired().target.namespace;
-        if !self.desired_release.options.create_namespace || self.is_there(name) {
+        let name = &self.desired().spec.target.namespace;
+        if !self.options().create_namespace || self.is_there(name) {
             return Ok(());
         }
         let cluster = &self.target.cluster;

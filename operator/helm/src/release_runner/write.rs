@@ -112,7 +112,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             Some(base) => self.members_if_served(base).await?,
             None => Arc::new(Vec::new()),
         };
-        let is_forced = self.desired_release.options.forces(journal.action);
+        let is_forced = self.options().forces(journal.action);
         let mode = match (record.is_server_side(), is_forced) {
             (true, _) => WriteMode::Server,
             (false, true) => WriteMode::Replaced,
@@ -209,7 +209,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     ) -> Result<bool, Unwritten> {
         let cluster = &self.target.cluster;
         let Member { id, object, resource } = member;
-        let strict = !self.desired_release.options.of_action(journal.action).disable_openapi;
+        let strict = !self.options().of_action(journal.action).disable_openapi;
         let needs_live = mode != WriteMode::Server || was_merged || journal.plan.cleanup;
         let live = match needs_live {
             true => cluster.get(resource, &id.namespace, &id.name).await?,

@@ -63,7 +63,7 @@ impl<K: ApplierKind> Session<K> {
                 self.latest.set_finalizer(&self.context, &object, false).await?;
                 Ok(None)
             }
-            FinalizeOutcome::Later(ended, timeouts) => self.finish(*ended, timeouts).await,
+            FinalizeOutcome::Later(ended, spec) => self.finish(*ended, spec).await,
             FinalizeOutcome::Anew => Ok(Some(Duration::ZERO)),
         }
     }

@@ -83,7 +83,7 @@ fn each_phase_is_asked_and_awaited_in_turn() {
 #[test]
 fn what_does_not_begin_writes_nothing_and_counts() {
     let mut cluster = held(vec![hold("a", &[Phase::PreInstall])]);
-    cluster.desired.install.remediation.retries = 1;
+    cluster.desired.spec.install.remediation.retries = 1;
     step(&mut cluster);
     cluster.answer(State::Failed);
     let line = step(&mut cluster);
@@ -113,8 +113,9 @@ fn a_failure_after_the_upgrade_is_remediated() {
         cluster.hooks = hooks();
         cluster.settle();
         cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-        cluster.desired.upgrade.remediation.remediate_last_failure = Some(true);
-        (cluster.desired.test.enable, cluster.desired.test.ignore_failures) = (tests, true);
+        cluster.desired.spec.upgrade.remediation.remediate_last_failure = Some(true);
+        (cluster.desired.spec.test.enable, cluster.desired.spec.test.ignore_failures) =
+            (tests, true);
         cluster.desired.lifecycles.holds = vec![hold("a", &[phase])];
         let outcome = loop {
             match cluster.run() {
@@ -206,7 +207,7 @@ fn a_run_that_ends_with_a_rollback_leaves_no_event() {
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-    cluster.desired.upgrade.remediation.remediate_last_failure = Some(true);
+    cluster.desired.spec.upgrade.remediation.remediate_last_failure = Some(true);
     cluster.desired.lifecycles.holds = vec![hold("a", &[Phase::Promote, Phase::PostRollback])];
     assert!(step(&mut cluster).contains("ask a at Promote"));
     cluster.answer(State::Failed);

@@ -83,7 +83,7 @@ fn changed(change: fn(&mut ReleaseDesiredState)) -> TestCluster {
 /// A release whose installation has failed, as it is about to be removed.
 fn failed_installation() -> TestCluster {
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
-    cluster.desired.install.remediation.retries = 1;
+    cluster.desired.spec.install.remediation.retries = 1;
     cluster.slow.insert("ready".to_owned());
     cluster.run();
     cluster.fails("ready");
@@ -96,7 +96,7 @@ fn failing_upgrade() -> TestCluster {
     let mut cluster = changed(|desired| {
         desired.chart_version = "2.0.0".to_owned();
         desired.inputs.push('x');
-        desired.upgrade.cleanup_on_fail = true;
+        desired.spec.upgrade.cleanup_on_fail = true;
     });
     cluster.fails("apply");
     cluster
@@ -128,13 +128,13 @@ fn paths() -> Vec<Path> {
             })
         }),
         held("another release name", || {
-            changed(|desired| desired.target.name = "other".to_owned())
+            changed(|desired| desired.spec.target.name = "other".to_owned())
         }),
         held("another target namespace", || {
-            changed(|desired| desired.target.namespace = "other".to_owned())
+            changed(|desired| desired.spec.target.namespace = "other".to_owned())
         }),
         held("another storage namespace", || {
-            changed(|desired| desired.target.storage_namespace = "other".to_owned())
+            changed(|desired| desired.spec.target.storage_namespace = "other".to_owned())
         }),
         held("another chart", || changed(|desired| desired.chart_name = "d".to_owned())),
         held("an upgrade without some objects", upgrade),

@@ -64,7 +64,7 @@ fn the_journal_of_a_rollback_names_its_requester_and_that_of_a_remediation_none(
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-    cluster.desired.upgrade.remediation = Remediation { retries: 1, ..Remediation::default() };
+    cluster.desired.spec.upgrade.remediation = Remediation { retries: 1, ..Remediation::default() };
     cluster.desired.origin.rollback = Some(request);
     let mut cluster = failing_upgrade(cluster);
     cluster.settle();

@@ -14,8 +14,8 @@ fn outside_of_its_windows_an_operation_ends_and_none_begins() {
     assert!(outcome.is_settled(), "{}", transcript(&mut cluster, &outcome));
     for change in [
         |next: &mut ReleaseDesiredState| next.inputs.push('x'),
-        |next: &mut ReleaseDesiredState| next.test.enable = true,
-        |next: &mut ReleaseDesiredState| next.target.namespace = "prod".to_owned(),
+        |next: &mut ReleaseDesiredState| next.spec.test.enable = true,
+        |next: &mut ReleaseDesiredState| next.spec.target.namespace = "prod".to_owned(),
     ] {
         let mut cluster = cluster.clone();
         cluster.desired.chart_version = "2.0.0".to_owned();
@@ -61,7 +61,7 @@ fn a_failure_is_undone_also_when_the_window_has_closed_meanwhile() {
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
-    cluster.desired.upgrade.remediation.retries = 1;
+    cluster.desired.spec.upgrade.remediation.retries = 1;
     cluster.fails("ready");
     cluster.slow.insert("ready".to_owned());
     cluster.run();

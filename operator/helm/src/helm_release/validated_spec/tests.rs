@@ -1,11 +1,14 @@
 //! Every field of the spec is either used or refused by its name; what the spec leaves out is as in Flux.
 
+mod options;
+
 use std::collections::BTreeSet;
 
+use release::ReleaseDesiredState;
 use serde_json::{Value, json};
 
 use super::*;
-use windlass_serve::settings::Settings;
+use crate::release_runner::validated_spec::ReleaseInputs;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -36,9 +39,18 @@ fn parts() -> ReleaseInputs {
     }
 }
 
+fn validated(object: &HelmRelease, settings: &Settings) -> Result<ValidatedSpec, Outcome> {
+    validate(&object.spec, target_of(object), origin(object), settings)
+}
+
+fn desired(object: &HelmRelease, inputs: ReleaseInputs, flags: &[&str]) -> ReleaseDesiredState {
+    let settings = Settings::from_flags(flags).unwrap();
+    let failures = object.status.as_ref().map_or(0, |status| status.failures);
+    validated(object, &settings).unwrap().desired(object, inputs, failures, &settings)
+}
+
 fn desired_with_flags(object: &HelmRelease, flags: &[&str]) -> ReleaseDesiredState {
-    let timeouts = check(&object.spec).unwrap();
-    desired(object, parts(), &timeouts, false, &Settings::from_flags(flags).unwrap())
+    desired(object, parts(), flags)
 }
 
 fn desired_of(more: &Value) -> ReleaseDesiredState {
@@ -174,7 +186,8 @@ fn every_field_of_the_schema_is_either_used_or_refused() {
 #[test]
 fn what_cannot_be_read_stalls_and_is_named() {
     let refusal = |more: &Value| {
-        let outcome = check(&spec(more)).err().unwrap();
+        let settings = Settings::from_flags::<&str>(&[]).unwrap();
+        let outcome = validated(&object(more), &settings).err().unwrap();
         assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
         (outcome.reason().as_str(), outcome.text().to_owned())
     };
@@ -209,12 +222,14 @@ fn what_cannot_be_read_stalls_and_is_named() {
 
 #[test]
 fn timeouts_fall_back_to_that_of_the_release_and_that_to_five_minutes() {
-    let timeouts = |more: &Value| check(&spec(more)).unwrap();
+    let settings = Settings::from_flags::<&str>(&[]).unwrap();
+    let timeouts = |more: &Value| timeouts(&spec(more)).unwrap();
+    let retry = |more: &Value| validated(&object(more), &settings).unwrap().pace.retry;
     let actions = |timeouts: &Timeouts| {
         [timeouts.install, timeouts.upgrade, timeouts.rollback, timeouts.test, timeouts.uninstall]
     };
     let default = timeouts(&json!({}));
-    assert_eq!((default.interval, default.retry), (10 * MINUTE, MINUTE));
+    assert_eq!((default.interval, retry(&json!({}))), (10 * MINUTE, MINUTE));
     assert_eq!((default.timeout, actions(&default)), (5 * MINUTE, [5 * MINUTE; 5]));
     assert_eq!((default.install_retry, default.upgrade_retry), (5 * MINUTE, 5 * MINUTE));
     let more = json!({
@@ -225,7 +240,7 @@ fn timeouts_fall_back_to_that_of_the_release_and_that_to_five_minutes() {
         "uninstall": {"timeout": "3m"},
     });
     let given = timeouts(&more);
-    assert_eq!((given.retry, given.timeout), (Duration::from_secs(20), 60 * MINUTE));
+    assert_eq!((retry(&more), given.timeout), (Duration::from_secs(20), 60 * MINUTE));
     assert_eq!(actions(&given), [MINUTE, 60 * MINUTE, 60 * MINUTE, 60 * MINUTE, 3 * MINUTE]);
     assert_eq!((given.install_retry, given.upgrade_retry), (5 * MINUTE, 2 * MINUTE));
 }
@@ -234,28 +249,32 @@ fn timeouts_fall_back_to_that_of_the_release_and_that_to_five_minutes() {
 fn a_spec_without_a_word_has_flux_defaults() {
     let desired = desired_of(&json!({}));
     assert_eq!((desired.owner.as_str(), desired.generation), ("uid", 3));
-    assert_eq!(desired.target, ReleaseTarget::of("web", "apps", "", "", ""));
+    assert_eq!(desired.spec.target, ReleaseTarget::of("web", "apps", "", "", ""));
     assert!(!desired.deleted && !desired.suspended);
     assert_eq!([&desired.chart_name, &desired.chart_version], ["c", "1.2.3"]);
     assert_eq!([&desired.app_version, &desired.oci_digest], ["9", "sha256:0"]);
     assert_eq!(desired.config_digest, "sha256:1");
-    assert_eq!([&desired.post_renderers_digest, &desired.common_metadata_digest], ["", ""]);
-    assert_eq!((desired.timeout, desired.max_history), (5 * MINUTE, 5));
-    let Install { strategy, remediation, replace, disable_hooks, wait, timeout } = desired.install;
+    assert_eq!(
+        [&desired.spec.post_renderers_digest, &desired.spec.common_metadata_digest],
+        ["", ""]
+    );
+    assert_eq!((desired.spec.timeout, desired.spec.max_history), (5 * MINUTE, 5));
+    let Install { strategy, remediation, replace, disable_hooks, wait, timeout } =
+        desired.spec.install;
     assert_eq!((strategy, timeout), (Strategy::RemediateOnFailure, 5 * MINUTE));
     assert_eq!((remediation.retries, remediation.remediate_last_failure), (0, None));
     assert_eq!((replace, disable_hooks, wait), (false, false, WaitFor::ObjectsAndJobs));
-    let upgrade = desired.upgrade;
+    let upgrade = desired.spec.upgrade;
     assert_eq!(upgrade.strategy, Strategy::RemediateOnFailure);
     assert_eq!(upgrade.remediation, Remediation::default());
     assert_eq!(upgrade.wait, WaitFor::ObjectsAndJobs);
     assert!(!upgrade.cleanup_on_fail && !upgrade.in_place_chart_name_change);
-    assert!(!desired.rollback.cleanup_on_fail && !desired.rollback.disable_hooks);
-    assert!(!desired.test.enable && desired.test.filters.is_empty());
-    assert!(!desired.uninstall.keep_history && !desired.uninstall.disable_wait);
-    assert_eq!(desired.uninstall.propagation, Propagation::Background);
-    assert_eq!(desired.drift, DriftMode::Disabled);
-    assert_eq!(desired.requests, Requests::default());
+    assert!(!desired.spec.rollback.cleanup_on_fail && !desired.spec.rollback.disable_hooks);
+    assert!(!desired.spec.test.enable && desired.spec.test.filters.is_empty());
+    assert!(!desired.spec.uninstall.keep_history && !desired.spec.uninstall.disable_wait);
+    assert_eq!(desired.spec.uninstall.propagation, Propagation::Background);
+    assert_eq!(desired.spec.drift, DriftMode::Disabled);
+    assert_eq!(requests(&object(&json!({}))), Requests::default());
 }
 
 #[test]
@@ -265,7 +284,7 @@ fn an_installation_is_as_its_fields_say() {
         "strategy": {"name": "RetryOnFailure", "retryInterval": "7m"},
         "remediation": {"retries": -1, "ignoreTestFailures": true, "remediateLastFailure": true},
     }}));
-    let install = desired.install;
+    let install = desired.spec.install;
     assert_eq!(install.strategy, Strategy::RetryOnFailure(7 * MINUTE));
     assert!(install.replace && install.disable_hooks);
     assert_eq!(install.wait, WaitFor::Objects);
@@ -276,7 +295,7 @@ fn an_installation_is_as_its_fields_say() {
         strategy: Remedy::Uninstall,
     };
     assert_eq!(install.remediation, wanted);
-    assert_eq!(desired.upgrade.strategy, Strategy::RemediateOnFailure);
+    assert_eq!(desired.spec.upgrade.strategy, Strategy::RemediateOnFailure);
 }
 
 #[test]
@@ -290,7 +309,7 @@ fn an_upgrade_and_a_rollback_are_as_their_fields_say() {
         },
         "rollback": {"disableHooks": true, "disableWait": true, "cleanupOnFail": true},
     }));
-    let upgrade = desired.upgrade;
+    let upgrade = desired.spec.upgrade;
     assert_eq!(upgrade.strategy, Strategy::RetryOnFailure(5 * MINUTE));
     assert!(upgrade.disable_hooks && upgrade.cleanup_on_fail && upgrade.in_place_chart_name_change);
     assert_eq!(upgrade.wait, WaitFor::Nothing);
@@ -301,7 +320,7 @@ fn an_upgrade_and_a_rollback_are_as_their_fields_say() {
         strategy: Remedy::Uninstall,
     };
     assert_eq!(upgrade.remediation, wanted);
-    let rollback = desired.rollback;
+    let rollback = desired.spec.rollback;
     assert!(rollback.disable_hooks && rollback.cleanup_on_fail);
     assert_eq!(rollback.wait, WaitFor::Nothing);
 }
@@ -317,19 +336,19 @@ fn tests_removal_drift_and_history_are_as_their_fields_say() {
         "maxHistory": 0,
         "releaseName": "r", "targetNamespace": "prod", "storageNamespace": "s",
     }));
-    assert!(desired.test.enable && desired.test.ignore_failures);
+    assert!(desired.spec.test.enable && desired.spec.test.ignore_failures);
     let filter = |name: &str, exclude| Filter { name: name.to_owned(), exclude };
-    assert_eq!(desired.test.filters, [filter("a", false), filter("b", true)]);
-    let uninstall = desired.uninstall;
+    assert_eq!(desired.spec.test.filters, [filter("a", false), filter("b", true)]);
+    let uninstall = desired.spec.uninstall;
     assert!(uninstall.disable_hooks && uninstall.keep_history && uninstall.disable_wait);
     assert_eq!(uninstall.propagation, Propagation::Orphan);
-    assert_eq!((desired.drift, desired.max_history), (DriftMode::Warn, 0));
-    assert_eq!(desired.target, ReleaseTarget::of("web", "apps", "r", "prod", "s"));
-    assert_eq!(desired_of(&json!({"maxHistory": -1})).max_history, 0);
+    assert_eq!((desired.spec.drift, desired.spec.max_history), (DriftMode::Warn, 0));
+    assert_eq!(desired.spec.target, ReleaseTarget::of("web", "apps", "r", "prod", "s"));
+    assert_eq!(desired_of(&json!({"maxHistory": -1})).spec.max_history, 0);
     let foreground = json!({"uninstall": {"deletionPropagation": "foreground"}});
-    assert_eq!(desired_of(&foreground).uninstall.propagation, Propagation::Foreground);
+    assert_eq!(desired_of(&foreground).spec.uninstall.propagation, Propagation::Foreground);
     let enabled = json!({"driftDetection": {"mode": "enabled"}});
-    assert_eq!(desired_of(&enabled).drift, DriftMode::Enabled);
+    assert_eq!(desired_of(&enabled).spec.drift, DriftMode::Enabled);
 }
 
 #[test]
@@ -338,8 +357,8 @@ fn a_gate_makes_retries_the_default_of_actions_without_a_strategy() {
     let more = json!({"install": {"remediation": {"retries": 3}},
         "upgrade": {"strategy": {"name": "RemediateOnFailure"}}});
     let desired = desired_with_flags(&object(&more), &flags);
-    assert_eq!(desired.install.strategy, Strategy::RetryOnFailure(5 * MINUTE));
-    assert_eq!(desired.upgrade.strategy, Strategy::RemediateOnFailure);
+    assert_eq!(desired.spec.install.strategy, Strategy::RetryOnFailure(5 * MINUTE));
+    assert_eq!(desired.spec.upgrade.strategy, Strategy::RemediateOnFailure);
 }
 
 #[test]
@@ -351,12 +370,11 @@ fn annotations_ask_and_deletion_is_seen() {
             .into(),
     );
     object.metadata.deletion_timestamp = Some(crds::Time(jiff::Timestamp::UNIX_EPOCH));
-    let desired = desired_with_flags(&object, &[]);
     let at = |text: &str| Some(text.to_owned());
     let rollback = Some(reconcile::Rollback { from: 5, to: 3 });
     let asked = Requests { reconcile: at("1"), force: at("2"), rollback, ..Requests::default() };
-    assert_eq!(desired.requests, asked);
-    assert!(desired.deleted);
+    assert_eq!(requests(&object), asked);
+    assert!(desired_with_flags(&object, &[]).deleted);
 }
 
 #[test]
@@ -390,7 +408,7 @@ fn the_digests_of_the_status_are_those_of_go() {
     let renderers: Value = serde_json::from_str(renderers).unwrap();
     let of = |more: &Value| {
         let desired = desired_of(more);
-        (desired.post_renderers_digest, desired.common_metadata_digest)
+        (desired.spec.post_renderers_digest, desired.spec.common_metadata_digest)
     };
     assert_eq!(
         of(&json!({ "postRenderers": renderers })).0,
@@ -415,14 +433,13 @@ fn the_digests_of_the_status_are_those_of_go() {
 #[test]
 fn inputs_follow_all_from_which_a_release_is_rendered_and_nothing_else() {
     let of = |more: &Value, change: fn(&mut ReleaseInputs)| {
-        let object = object(more);
-        let timeouts = check(&object.spec).unwrap();
         let mut parts = parts();
         change(&mut parts);
-        desired(&object, parts, &timeouts, false, &Settings::from_flags::<&str>(&[]).unwrap())
-            .inputs
+        desired(&object(more), parts, &[]).inputs
     };
     let same = of(&json!({}), |_| ());
+    // Journals have it, so another one would interrupt what is under way.
+    assert_eq!(same, "sha256:9c6749d3f0363e3e10b6cba15002eb721ae724a9ad511c8f94d38948b1a2bbb8");
     let mut all = BTreeSet::from([same.clone()]);
     let changes: [fn(&mut ReleaseInputs); 4] = [
         |parts| parts.chart_name.push('x'),

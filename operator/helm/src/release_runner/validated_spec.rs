@@ -1,0 +1,130 @@
+//! All that the release runner sees of the spec of an owner. Pure.
+//!
+//! Here: what was read of it, and the desired state that it makes of a chart and values. Elsewhere: reading it
+//! (`helm_release/validated_spec.rs`, `helmfile/request.rs`), what is decided (engine `release`).
+
+use std::time::Duration;
+
+use apply::ignore::Rules;
+use crds::helm::PostRenderStrategy;
+use reconcile::SHORTEST_INTERVAL;
+use release::hold::Lifecycles;
+use release::phase::Gates;
+use release::settings::Requests;
+use release::{ReleaseDesiredState, ReleaseSpec};
+use sha2::{Digest as _, Sha256};
+
+use super::action_options::ActionOptions;
+use super::audit::origin;
+use super::postrender::PostRenderers;
+use windlass_cluster::kind::OurKind;
+use windlass_runtime::applier::{self, Pace};
+use windlass_serve::settings::Settings;
+
+/// What is asked for of a release, with the defaults of what was left out.
+#[derive(Debug)]
+pub struct ValidatedSpec {
+    /// How often the release is reconciled.
+    pub(crate) pace: Pace,
+    /// What decisions depend on.
+    pub release: ReleaseSpec,
+    /// How the program does what is decided.
+    pub options: ActionOptions,
+    /// The fields whose differences do not count as drift.
+    pub(crate) ignore: Rules,
+    /// What is done to the documents of the release before they are manifests and hooks.
+    pub post: PostRenderers,
+    /// Which documents those see by the spec alone. It belongs to the inputs of a release, to which flags do not.
+    pub(crate) post_render_strategy: PostRenderStrategy,
+}
+
+/// What a release is made from, beside the spec.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReleaseInputs {
+    /// The chart's name.
+    pub(crate) chart_name: String,
+    /// The chart's version, with the digest of its artifact where that belongs to it.
+    pub(crate) chart_version: String,
+    /// The version of what the chart installs.
+    pub(crate) app_version: String,
+    /// The digest of the artifact, where a release is known by it.
+    pub(crate) oci_digest: String,
+    /// The digest of the values.
+    pub(crate) config_digest: String,
+    /// The digest of the chart's artifact.
+    pub(crate) artifact_digest: String,
+}
+
+impl ValidatedSpec {
+    /// The desired state of the release of an owner after so many failures in a row: nothing holds it yet, and nothing is
+    /// requested.
+    pub(crate) fn desired<O: OurKind>(
+        &self,
+        owner: &O,
+        inputs: ReleaseInputs,
+        failures: i64,
+        settings: &Settings,
+    ) -> ReleaseDesiredState {
+        let meta = owner.meta();
+        ReleaseDesiredState {
+            owner: meta.uid.clone().unwrap_or_default(),
+            kube_context: String::new(),
+            generation: meta.generation.unwrap_or_default(),
+            spec: self.release.clone(),
+            deleted: meta.deletion_timestamp.is_some(),
+            suspended: false,
+            gates: Gates::default(),
+            lifecycles: Lifecycles::default(),
+            inputs: self.digest(&inputs),
+            chart_name: inputs.chart_name,
+            chart_version: inputs.chart_version,
+            app_version: inputs.app_version,
+            oci_digest: inputs.oci_digest,
+            config_digest: inputs.config_digest,
+            requests: Requests::default(),
+            origin: origin(meta),
+            retry: retry(failures, settings),
+            interval: applier::interval(owner, self.pace, settings),
+        }
+    }
+
+    /// Names everything from which a release is rendered, so that an operation under way sees when it is no longer what is
+    /// desired.
+    fn digest(&self, inputs: &ReleaseInputs) -> String {
+        let ReleaseSpec { target, post_renderers_digest, common_metadata_digest, .. } =
+            &self.release;
+        let ReleaseInputs {
+            chart_name,
+            chart_version,
+            // Both are the chart's.
+            app_version: _,
+            oci_digest: _,
+            config_digest,
+            artifact_digest,
+        } = inputs;
+        let mut hash = Sha256::new();
+        for part in [
+            target.namespace.as_str(),
+            &target.name,
+            chart_name,
+            chart_version,
+            artifact_digest,
+            config_digest,
+            post_renderers_digest,
+            common_metadata_digest,
+            self.post_render_strategy.as_str(),
+            if self.options.preserve_values { "values are kept" } else { "" },
+        ] {
+            hash.update(part.len().to_le_bytes());
+            hash.update(part);
+        }
+        format!("sha256:{}", hex::encode(hash.finalize()))
+    }
+}
+
+/// How long what fails next waits, when so many attempts failed before it.
+fn retry(failures: i64, settings: &Settings) -> Duration {
+    let next = u32::try_from(failures.saturating_add(1)).unwrap_or(u32::MAX);
+    let delay = reconcile::backoff(next, settings.min_retry_delay, settings.max_retry_delay);
+    delay.max(SHORTEST_INTERVAL)
+}
