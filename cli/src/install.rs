@@ -47,8 +47,8 @@ pub(super) struct Args {
     /// Print the manifests, and do nothing
     #[arg(long)]
     export: bool,
-    /// With --export: also print what this file with manifests of Flux has beyond what windlass replaces, such as the
-    /// image-automation-controller
+    /// With --export: also print what this file with manifests of Flux has beyond what windlass replaces, such as another
+    /// controller
     #[arg(long, value_name = "PATH", requires = "export")]
     keep: Option<PathBuf>,
     /// Show what would change in the cluster, and change nothing

@@ -30,10 +30,6 @@ const CATEGORY: &str = "fluxcd-";
 /// What stands for all kinds of image automation.
 const IMAGES: &str = "images";
 
-/// The one of them that windlass does not serve: Flux's image-automation-controller may run in the same cluster.
-const IMAGE_AUTOMATIONS: &str = "imageupdateautomations";
-const IMAGE_GROUP: &str = "image.toolkit.fluxcd.io";
-
 /// How alike a name has to be to be suggested, from 0 to 1.
 const MIN_NAME_SIMILARITY: f64 = 0.75;
 
@@ -117,10 +113,6 @@ async fn resources_of(cluster: &Cluster, word: &str) -> anyhow::Result<Vec<Resou
                 Err(error) => return Err(error.into()),
             }
         }
-        if word == IMAGES {
-            let automations = format!("{IMAGE_AUTOMATIONS}.{IMAGE_GROUP}");
-            found.extend(cluster.kinds_called(&automations).await?);
-        }
         ensure!(!found.is_empty(), "no CRD of windlass is installed: run `windlass install`");
         return Ok(found);
     }
@@ -188,19 +180,7 @@ fn is_ours(gvk: &Gvk) -> bool {
     crds::names().any(|it| it.group == gvk.group && it.kind == gvk.kind)
 }
 
-/// Whether a word names the kind of Flux's image-automation-controller.
-fn is_of_image_automation(word: &str) -> bool {
-    let bare = word.strip_suffix(&format!(".{IMAGE_GROUP}")).unwrap_or(word);
-    bare == IMAGE_AUTOMATIONS || bare == "imageupdateautomation"
-}
-
 fn unknown(word: &str) -> String {
-    if is_of_image_automation(word) {
-        return format!(
-            "`{word}`: windlass does not serve ImageUpdateAutomations yet, and the cluster has no such kind; Flux's \
-             image-automation-controller may run beside windlass"
-        );
-    }
     let all: Vec<String> = crds::names().flat_map(words).collect();
     let mut kinds: Vec<&str> = crds::names().map(|it| it.plural).collect();
     kinds.sort_unstable();
@@ -316,8 +296,7 @@ mod tests {
         assert_eq!(unknown("gitrepos"), "unknown kind `gitrepos`: did you mean `gitrepo`?");
         assert!(unknown("xyz").starts_with("unknown kind `xyz`: neither the cluster"));
         for word in ["imageupdateautomations", "imageupdateautomation.image.toolkit.fluxcd.io"] {
-            let text = unknown(word);
-            assert!(text.contains("windlass does not serve ImageUpdateAutomations yet"), "{text}");
+            assert_eq!(called(word).map(|it| it.kind), Some("ImageUpdateAutomation"));
         }
         assert!(crds::names().any(|it| is_in(it, IMAGES)));
         assert_eq!(of_flux("image"), IMAGES);

@@ -317,7 +317,8 @@ mod tests {
         }
         assert!(of("kustomize.toolkit.fluxcd.io/v1", "Kustomization"));
         assert!(of("apps.mumoshu.github.io/v1alpha1", "Helmfile"));
-        assert!(!of("image.toolkit.fluxcd.io/v1", "ImageUpdateAutomation"));
+        assert!(of("image.toolkit.fluxcd.io/v1", "ImageUpdateAutomation"));
+        assert!(!of("example.com/v1", "Team"));
     }
 
     #[test]

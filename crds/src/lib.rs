@@ -90,6 +90,7 @@ const KINDS: &[KindDefinition] = &[
     KindDefinition::of::<windlass::HTTPArchive>(),
     KindDefinition::of::<image::ImagePolicy>(),
     KindDefinition::of::<image::ImageRepository>(),
+    KindDefinition::of::<image::ImageUpdateAutomation>(),
     KindDefinition::of::<incidents::Incident>(),
     KindDefinition::of::<kustomize::Kustomization>(),
     KindDefinition::of::<lifecycle::LifecycleBinding>(),

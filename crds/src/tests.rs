@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::extensions::{ArtifactGenerator, RECONCILE_ANNOTATION};
 use crate::helm::{CrdsPolicy, HelmRelease, ReleaseAction};
 use crate::helmfile::{Helmfile, operator};
-use crate::image::{ImagePolicy, ImageRef, ImageRepository};
+use crate::image::{ImagePolicy, ImageRef, ImageRepository, ImageUpdateAutomation};
 use crate::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind};
 use crate::notification::{Alert, Provider, Receiver};
 use crate::release::{AuditCauseKind, ReleaseAudit};
@@ -128,6 +128,11 @@ fn a_minimal_object_of_each_kind_keeps_what_it_says() {
         minimal::<ImagePolicy>(json!({
             "imageRepositoryRef": { "name": "a" },
             "policy": { "semver": { "range": "*" } },
+        })),
+        minimal::<ImageUpdateAutomation>(json!({
+            "interval": interval,
+            "sourceRef": { "kind": "GitRepository", "name": "a" },
+            "git": { "commit": { "author": { "email": "a@example.com" } } },
         })),
         minimal::<HTTPArchive>(json!({ "url": "https://a/b.tgz", "interval": interval })),
         minimal::<Helmfile>(json!({

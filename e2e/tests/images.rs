@@ -1,6 +1,9 @@
 //! Images of a real registry: tags are listed, the latest is chosen, and a new one is picked up.
 //!
-//! Elsewhere: pulling from that registry (`oci.rs`), what is chosen of which tags (`engines/image`).
+//! In the folder: commits that use it (`automation`). Elsewhere: pulling from that registry (`oci.rs`), what is chosen of
+//! which tags (`engines/image`).
+
+mod automation;
 
 use std::time::Duration;
 

@@ -235,6 +235,7 @@ async fn while_a_controller_of_flux_holds_its_lease_nothing_is_written() -> Resu
         "source-controller",
         "kustomize-controller",
         "helm-controller",
+        "image-automation-controller",
         "image-reflector-controller",
         "notification-controller",
         "source-watcher",

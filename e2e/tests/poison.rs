@@ -223,6 +223,9 @@ fn base(kind: &str, url: &str) -> Result<Value> {
         "ImageRepository" => {
             json!({"interval": "1m", "image": "127.0.0.1:1/a", "insecure": true})
         }
+        "ImageUpdateAutomation" => json!({"interval": "1m", "update": {"strategy": "Setters"},
+            "git": {"commit": {"author": {"email": "a@example.com"}}},
+            "sourceRef": {"kind": "GitRepository", "name": "app"}}),
         "Kustomization" => json!({"interval": "1m", "prune": true, "targetNamespace": "nowhere",
             "sourceRef": {"kind": "GitRepository", "name": "app"}}),
         "OCIRepository" => {

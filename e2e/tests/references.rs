@@ -251,6 +251,20 @@ const FIELDS: &[(&str, &str, Field, &str)] = &[
     ("ImageRepository", "proxySecretRef", Secret, r#"{"proxySecretRef": {"name": "NAME"}}"#),
     ("ImageRepository", "secretRef", Secret, r#"{"secretRef": {"name": "NAME"}}"#),
     ("ImageRepository", "serviceAccountName", ReadAccount, r#"{"serviceAccountName": "NAME"}"#),
+    ("ImageUpdateAutomation", "git.checkout.ref", NoObject, ""),
+    ("ImageUpdateAutomation", "git.commit.author", NoObject, ""),
+    (
+        "ImageUpdateAutomation",
+        "git.commit.signingKey.secretRef",
+        Secret,
+        r#"{"git": {"commit": {"author": {"email": "a@example.com"}, "signingKey": {"secretRef": {"name": "NAME"}}}}}"#,
+    ),
+    (
+        "ImageUpdateAutomation",
+        "sourceRef",
+        Source("GitRepository"),
+        r#"{"sourceRef": {"kind": "GitRepository", "name": "NAME"}}"#,
+    ),
     (
         "Kustomization",
         "decryption.secretRef",
@@ -450,6 +464,9 @@ fn base(kind: &str) -> Value {
         "Helmfile" => json!({"interval": "1h", "path": "shop", "targetNamespace": "nowhere",
             "sourceRef": {"kind": "GitRepository", "name": "app"}}),
         "ImageRepository" => json!({"interval": "1h", "image": "127.0.0.1:1/a"}),
+        "ImageUpdateAutomation" => json!({"interval": "1h", "update": {"strategy": "Setters"},
+            "git": {"commit": {"author": {"email": "a@example.com"}}},
+            "sourceRef": {"kind": "GitRepository", "name": "app"}}),
         "OCIRepository" => {
             json!({"interval": "1h", "url": "oci://127.0.0.1:1/a", "ref": {"tag": "latest"}})
         }

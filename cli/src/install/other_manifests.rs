@@ -1,4 +1,4 @@
-//! What a file with manifests of Flux has beyond what windlass replaces: its image controllers, their rights and CRDs.
+//! What a file with manifests of Flux has beyond what windlass replaces: other controllers, their rights and CRDs.
 //!
 //! Elsewhere: the manifests of windlass (`install/manifests.rs`).
 
@@ -70,9 +70,17 @@ apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: imagepolicies.image.toolkit.fluxcd.io}
 ---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: teams.example.com}
+---
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: image-automation-controller, namespace: flux-system}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: team-controller, namespace: flux-system}
 ---
 apiVersion: v1
 kind: ServiceAccount
@@ -92,7 +100,7 @@ metadata: {name: crd-controller-flux-system}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: crd-controller-flux-system}
 subjects:
 - {kind: ServiceAccount, name: kustomize-controller, namespace: flux-system}
-- {kind: ServiceAccount, name: image-automation-controller, namespace: flux-system}
+- {kind: ServiceAccount, name: team-controller, namespace: flux-system}
 ---
 apiVersion: v1
 kind: Service
@@ -104,6 +112,10 @@ metadata: {name: image-automation-controller, namespace: flux-system}
 ---
 apiVersion: apps/v1
 kind: Deployment
+metadata: {name: team-controller, namespace: flux-system}
+---
+apiVersion: apps/v1
+kind: Deployment
 metadata: {name: kustomize-controller, namespace: flux-system}
 ---
 apiVersion: apps/v1
@@ -112,7 +124,7 @@ metadata: {name: kustomize-controller-shard1, namespace: flux-system}
 ";
 
     #[test]
-    fn image_automation_stays_and_what_windlass_replaces_goes() {
+    fn other_controllers_stay_and_what_windlass_replaces_goes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gotk-components.yaml");
         std::fs::write(&path, COMPONENTS).unwrap();
@@ -126,9 +138,10 @@ metadata: {name: kustomize-controller-shard1, namespace: flux-system}
         assert_eq!(
             ids,
             [
-                "ServiceAccount/image-automation-controller",
+                "CustomResourceDefinition/teams.example.com",
+                "ServiceAccount/team-controller",
                 "ClusterRoleBinding/crd-controller-flux-system",
-                "Deployment/image-automation-controller",
+                "Deployment/team-controller",
             ]
         );
         // Done twice, the second time with what the first wrote, it is the same.

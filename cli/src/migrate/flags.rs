@@ -62,7 +62,13 @@ struct Restriction {
 const RESTRICTIONS: [Restriction; 3] = [
     Restriction {
         flag: "no-cross-namespace-refs",
-        controllers: &["kustomize-controller", "helm-controller", "notification-controller"],
+        controllers: &[
+            "kustomize-controller",
+            "helm-controller",
+            "image-automation-controller",
+            "image-reflector-controller",
+            "notification-controller",
+        ],
     },
     Restriction { flag: "default-service-account", controllers: &APPLIERS },
     Restriction { flag: "default-kubeconfig-service-account", controllers: &APPLIERS },

@@ -19,7 +19,7 @@ const INSTANCES: (&str, &str) = ("fluxcd.controlplane.io/v1", "FluxInstance");
 pub(super) struct Survey {
     /// The Deployments of the controllers that windlass replaces, and of their shards.
     pub(super) controllers: Vec<Object>,
-    /// The other Deployments of Flux, such as those of its image controllers.
+    /// The other Deployments that are a part of Flux, which windlass does not replace.
     pub(super) others: Vec<Object>,
     /// All objects of the kinds that windlass serves, as [`without_bulk`] leaves them.
     pub(super) objects: Vec<Object>,
@@ -290,10 +290,7 @@ mod tests {
         };
         let controllers = [controller];
         assert!(holds(&with("flux-system_source-controller_apps_Deployment"), &controllers));
-        assert!(!holds(
-            &with("flux-system_image-automation-controller_apps_Deployment"),
-            &controllers
-        ));
+        assert!(!holds(&with("flux-system_team-controller_apps_Deployment"), &controllers));
         assert!(!holds(&kustomization(json!({})), &controllers));
     }
 }

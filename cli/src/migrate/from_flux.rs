@@ -340,13 +340,13 @@ mod tests {
         let file = "clusters/one/flux-system/gotk-components.yaml";
         assert!(text.contains(&format!("`{export} > {file}`")), "{text}");
 
-        let images = controller("image-automation-controller", "flux-system", 1);
-        let automated = survey(vec![source, images, bootstrap()]).await;
+        let other = controller("team-controller", "flux-system", 1);
+        let automated = survey(vec![source, other, bootstrap()]).await;
         let text = next_in_repository(&automated, "flux-system", &manifests).unwrap();
         let command =
             format!("`{export} --keep {file} > windlass.yaml && mv windlass.yaml {file}`");
         assert!(text.contains(&command), "{text}");
-        assert!(text.contains("which keeps image-automation-controller"), "{text}");
+        assert!(text.contains("which keeps team-controller"), "{text}");
         let mut carried = manifests.clone();
         carried.serve_flags.push("--no-cross-namespace-refs=true".to_owned());
         let text = next_in_repository(&automated, "flux-system", &carried).unwrap();
@@ -360,7 +360,7 @@ mod tests {
         let objects = vec![
             controller("kustomize-controller", "flux-system", 1),
             controller("kustomize-controller-shard1", "flux-system", 1),
-            controller("image-automation-controller", "flux-system", 1),
+            controller("team-controller", "flux-system", 1),
             controller("helm-controller", "second-flux", 1),
         ];
         let (cluster, _) = with_objects(objects).await;

@@ -43,7 +43,7 @@ async fn windlass_flux_and_its_shards_are_found_in_every_namespace() {
         workload("Deployment", "flux-system", "kustomize-controller-shard1", &flux, 1),
         workload("Deployment", "flux-system", "kustomize-controller", &flux, 0),
         workload("Deployment", "flux-system", "team-a", &component, 1),
-        workload("Deployment", "flux-system", "image-automation-controller", &flux, 1),
+        workload("Deployment", "flux-system", "team-controller", &flux, 1),
     ];
     let found = operators(workloads).await;
     assert_eq!(

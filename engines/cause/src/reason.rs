@@ -126,6 +126,7 @@ fn of_source(reason: &str) -> Option<Problem> {
         | "SourceFetchFailed"
         | "SourceUnavailable"
         | "SourceNotReady"
+        | "SourceManagerFailed"
         | "NoSourceArtifact"
         | "NoArtifact" => Problem::Fetch,
         "VerificationError"
@@ -161,6 +162,10 @@ fn of_spec(reason: &str) -> Option<Problem> {
         | "InvalidDependency"
         | "InvalidRequirement"
         | "InvalidSchedule"
+        | "InvalidSourceConfiguration"
+        | "InvalidUpdateStrategy"
+        | "InvalidPolicySelector"
+        | "RemovedTemplateField"
         | "IllegalPath"
         | "NotFound"
         | "ValidationFailed"
@@ -184,6 +189,7 @@ fn of_run(reason: &str) -> Option<Problem> {
         | "CopyFailure"
         | "InvalidPath"
         | "HelmfileError"
+        | "UpdateFailed"
         | "MetadataPatchError" => Problem::Build,
         "ValuesError" | "ValuesFilesError" | "EnvironmentError" => Problem::Values,
         "DependencyNotReady" => Problem::Dependency,

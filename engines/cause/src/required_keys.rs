@@ -49,6 +49,7 @@ impl Needs {
             ("Provider", "secretRef", _) => provider(namer),
             ("GitRepository", "secretRef", _) => git(namer),
             ("Bucket", "secretRef", _) => bucket(namer),
+            ("ImageUpdateAutomation", "git.commit.signingKey.secretRef", _) => signing_key(namer),
             ("OCIRepository" | "ImageRepository", "secretRef", _) => Self {
                 key: None,
                 arguments:
@@ -138,6 +139,12 @@ fn bucket(namer: &Object) -> Needs {
     }
 }
 
+/// The key that signs commits, by its type.
+fn signing_key(namer: &Object) -> Needs {
+    let type_ = value(namer, "spec.git.commit.signingKey.type").and_then(Value::as_str);
+    Needs::file(if type_ == Some("ssh") { "identity" } else { "git.asc" })
+}
+
 /// What a Provider sends to or with, by its type.
 fn provider(namer: &Object) -> Needs {
     let spec = namer.get("spec").unwrap_or(&Value::Null);
@@ -222,6 +229,18 @@ mod tests {
                 &json!({"url": "https://h/r"}),
                 "spec.secretRef",
                 "secret generic it --from-literal=username=USERNAME --from-literal=password=PASSWORD",
+            ),
+            (
+                "ImageUpdateAutomation",
+                &none,
+                "spec.git.commit.signingKey.secretRef",
+                "secret generic it --from-file=git.asc=PATH",
+            ),
+            (
+                "ImageUpdateAutomation",
+                &json!({"git": {"commit": {"signingKey": {"type": "ssh"}}}}),
+                "spec.git.commit.signingKey.secretRef",
+                "secret generic it --from-file=identity=PATH",
             ),
             (
                 "OCIRepository",

@@ -47,6 +47,12 @@ impl ObjectKey {
         self.name.contains(PART)
     }
 
+    /// The node that stands for all objects of this kind in this namespace: what depends on any of them depends on it.
+    #[must_use]
+    pub fn any_of_namespace(&self) -> Self {
+        Self { name: String::new(), ..self.clone() }
+    }
+
     /// `namespace/name` as Flux's messages quote it, or the name alone when cluster-scoped.
     pub fn namespaced_name(&self) -> String {
         let Self { namespace, name, .. } = self;

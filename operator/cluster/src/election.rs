@@ -25,10 +25,11 @@ use super::lease::{Claim, Election, LeadershipLostError, LeaseAttempt};
 use super::{Cluster, ClusterError};
 
 /// The controllers of Flux whose work windlass does: each has a Deployment of that name, and a Lease.
-pub const REPLACED_CONTROLLERS: [&str; 6] = [
+pub const REPLACED_CONTROLLERS: [&str; 7] = [
     "source-controller",
     "kustomize-controller",
     "helm-controller",
+    "image-automation-controller",
     "image-reflector-controller",
     NOTIFYING,
     "source-watcher",

@@ -16,7 +16,7 @@ use crds::image::{
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube_core::Resource as _;
+use kube_core::{Resource as _, ResourceExt as _};
 use parking_lot::Mutex;
 use reconcile::{
     Edge, ObjectKey, Outcome, Reason, SHORTEST_INTERVAL, Wake, format_duration, parse_duration,
@@ -32,7 +32,9 @@ use windlass_runtime::run_error::RunError;
 
 use self::choice::DigestLookup;
 use crate::registry::ScannedImage;
-use crate::run::{IMAGE_URL_INVALID, begin, next_run, publish, report, retry_after_refusal};
+use crate::run::{
+    IMAGE_URL_INVALID, SuspendedRequest, begin, next_run, publish, report, retry_after_refusal,
+};
 
 /// The interval is missing that the digest policy needs. Parity(flux).
 const INTERVAL_NOT_CONFIGURED: Reason = Reason::new("IntervalNotConfigured");
@@ -63,10 +65,11 @@ impl ControllerKind for ImagePolicyController {
 
     type ControllerState = ImagePolicyState;
 
-    /// What writes the latest version into files depends on it.
+    /// Automations write the latest version into files, and choose policies by their labels.
     fn announcement(object: &ImagePolicy) -> String {
         let latest = object.status.as_ref().and_then(|it| it.latest_ref.as_ref());
-        latest.map(ToString::to_string).unwrap_or_default()
+        let latest = latest.map(ToString::to_string).unwrap_or_default();
+        format!("{latest} {:?}", object.labels())
     }
 
     fn run(
@@ -102,7 +105,8 @@ async fn attempt(
     latest: &Latest<ImagePolicy>,
     object: &Arc<ImagePolicy>,
 ) -> Result<Option<Duration>, ClusterError> {
-    let Some(object) = begin(context, latest, object).await? else { return Ok(None) };
+    let begun = begin(context, latest, object, SuspendedRequest::Answered).await?;
+    let Some(object) = begun else { return Ok(None) };
     let source = repository::node_of_reference(&object);
     context.work_queue.set_edges(node, Edge::Source, BTreeSet::from([source.clone()]));
     let (chosen, outcome) = match choose(context, node, &object, &source).await {

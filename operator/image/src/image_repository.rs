@@ -21,7 +21,7 @@ use windlass_runtime::object_store::StateCache;
 use windlass_runtime::record::Latest;
 
 use self::scan::{Scan, ScanRun};
-use crate::run::{begin, next_run, publish, report, retry_after_refusal};
+use crate::run::{SuspendedRequest, begin, next_run, publish, report, retry_after_refusal};
 use crate::{registry, tag_store};
 
 /// What an ImageRepository remembers between runs.
@@ -110,7 +110,8 @@ async fn attempt(
     latest: &Latest<ImageRepository>,
     object: &Arc<ImageRepository>,
 ) -> Result<Option<Duration>, ClusterError> {
-    let Some(object) = begin(context, latest, object).await? else { return Ok(None) };
+    let begun = begin(context, latest, object, SuspendedRequest::Answered).await?;
+    let Some(object) = begun else { return Ok(None) };
     let scanning = ScanRun { context, node, latest, object: &object };
     let (found, settled, outcome) = match scanning.run().await {
         Ok(Scan::Done { found, interval }) => {

@@ -1,12 +1,14 @@
-//! Images whose newest tags are known: ImageRepositories list tags, ImagePolicies choose the latest of them.
+//! Images that update themselves: ImageRepositories list tags, ImagePolicies choose the latest of them,
+//! ImageUpdateAutomations commit that to Git repositories.
 //!
-//! Here: a folder for each kind ([`image_repository`], [`image_policy`]), what both share of a run (`run`) and of
-//! access to registries (`registry`), the tags between two scans (`tag_store`).
-//! Elsewhere: the decisions (engine `image`), registries (`sources::oci`), how any kind is run (crate
-//! `windlass-runtime`), the list of kinds (crate `windlass-kinds`).
+//! Here: a folder for each kind ([`image_repository`], [`image_policy`], [`image_update_automation`]), what they share of a
+//! run (`run`), access to registries (`registry`), the tags between two scans (`tag_store`).
+//! Elsewhere: the decisions (engine `image`), registries (`sources::oci`), repositories (`sources::git`), how any kind is run
+//! (crate `windlass-runtime`), the list of kinds (crate `windlass-kinds`).
 
 pub mod image_policy;
 pub mod image_repository;
+pub mod image_update_automation;
 mod registry;
 mod run;
 mod tag_store;

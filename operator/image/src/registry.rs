@@ -17,13 +17,10 @@ use sources::oci::{
 use sources::reason::INVALID_DURATION;
 use windlass_runtime::context::Context;
 use windlass_runtime::reference::{References, distinct_pull_secrets};
+use windlass_runtime::time_limit::LONGEST_TIMEOUT;
 use windlass_runtime::unsupported::unsupported_text;
 
 use crate::run::IMAGE_URL_INVALID;
-
-/// The longest time that a scan may take; a longer `spec.timeout` or interval counts as this one. Differs(flux): it has no
-/// limit.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The shortest. Parity(flux).
 const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);

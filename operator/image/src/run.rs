@@ -1,4 +1,4 @@
-//! What the runs of both kinds share: whether one begins, when the next one is due, and what is said of it.
+//! What the runs of all kinds share: whether one begins, when the next one is due, and what is said of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +26,15 @@ const MAX_DELETION_DELAY: Duration = Duration::from_secs(10);
 /// The least delay that a server or a dependency asks for.
 const MIN_REQUESTED_DELAY: Duration = Duration::from_secs(1);
 
+/// Whether a reconciliation that is requested of a suspended object counts as handled. Parity(flux): its controllers differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SuspendedRequest {
+    /// It does, so that it is not made up for on resume.
+    Answered,
+    /// It is handled on resume.
+    Unanswered,
+}
+
 /// The object as a run begins with it; `None` if there is none now.
 ///
 /// # Errors
@@ -34,6 +43,7 @@ pub(crate) async fn begin<K: OurKind + ReconciledObject>(
     context: &Context,
     latest: &Latest<K>,
     object: &Arc<K>,
+    request: SuspendedRequest,
 ) -> Result<Option<Arc<K>>, ClusterError> {
     let now = jiff::Timestamp::now();
     let lifted = hold::lift(context, latest, object.clone(), now).await?;
@@ -43,8 +53,7 @@ pub(crate) async fn begin<K: OurKind + ReconciledObject>(
     }
     let text = "suspended during a reconciliation, which continues on resume";
     hold_conditions::show_suspended(context, latest, &object, now, &[], text).await?;
-    // Parity(flux): a request is answered while the object is suspended, too.
-    if hold_conditions::is_asked(&*object) {
+    if request == SuspendedRequest::Answered && hold_conditions::is_asked(&*object) {
         let object = latest.begun(&object);
         hold_conditions::show(context, latest, &object, now, true).await?;
     }

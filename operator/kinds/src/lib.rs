@@ -18,6 +18,7 @@ use helm_controller::helm_release::{self, HelmReleaseController};
 use helm_controller::helmfile::{self, HelmfileController};
 use image_controller::image_policy::ImagePolicyController;
 use image_controller::image_repository::ImageRepositoryController;
+use image_controller::image_update_automation::ImageUpdateAutomationController;
 use kustomize_controller::kustomization::{self, KustomizationController};
 use notification_controller::alert::AlertController;
 use notification_controller::delivery::Delivery;
@@ -153,6 +154,7 @@ const KINDS: &[KindRegistration] = &[
         .optional(),
     KindRegistration::of::<ImagePolicyController>().optional(),
     KindRegistration::of::<ImageRepositoryController>().optional(),
+    KindRegistration::of::<ImageUpdateAutomationController>().optional(),
     KindRegistration::of::<KustomizationController>()
         .applying::<KustomizationController>(kustomization::OWNERSHIP),
     KindRegistration::of::<SourceController<OCIRepository>>()

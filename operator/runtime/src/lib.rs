@@ -2,10 +2,10 @@
 //!
 //! Here: how a kind is run ([`run`]) and what it says of that ([`kind`]); what every run may use ([`context`]): the
 //! queue ([`work_queue`]), objects as last seen ([`object_store`]), permits ([`permit`]), work that blocks
-//! ([`blocking_task`]), sources ([`catalog`]) and their files ([`artifact`]), what specs name ([`reference`]), clusters
-//! and users ([`target`]), applied objects ([`object_watcher`]), servers ([`http_clients`]); whether a run may begin
-//! ([`gate`], [`hold`], [`window`], [`lifecycle`]); and what is said of it ([`record`], [`progress`],
-//! [`hold_conditions`], [`audit`]).
+//! ([`blocking_task`]), sources ([`catalog`]) and their files ([`artifact`]), what specs name ([`reference`]), the
+//! remotes of GitRepositories ([`git_remote`]), clusters and users ([`target`]), applied objects ([`object_watcher`]),
+//! servers ([`http_clients`]); whether a run may begin ([`gate`], [`hold`], [`window`], [`lifecycle`]); and what is said
+//! of it ([`record`], [`progress`], [`hold_conditions`], [`audit`]).
 //! What appliers share: their run ([`applier`]), how they name the source of their files ([`source_reference`]), what
 //! builds of files take ([`build`], [`time_limit`], [`random`]), the guard of definitions ([`crd_guard`]), writes that may
 //! have been done ([`unanswered_writes`]), and the Pods behind a failure ([`workload_pods`]).
@@ -27,6 +27,7 @@ pub mod egress;
 pub mod expressions;
 pub mod field_conflict;
 pub mod gate;
+pub mod git_remote;
 pub mod hold;
 pub mod hold_conditions;
 pub mod http_clients;

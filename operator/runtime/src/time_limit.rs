@@ -1,4 +1,5 @@
-//! A time limit for work on text from sources: renders and builds, which cannot see a clock themselves.
+//! A time limit for work on text from sources: renders and builds, which cannot see a clock themselves; and how long requests
+//! to remotes may take.
 //!
 //! Elsewhere: what such work checks ([`golang::meter::Stop`]), and how much memory it may take (its meter).
 
@@ -10,6 +11,11 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// How long a render or a build may take, not counting what it waits for.
 pub const TIME_LIMIT: Duration = Duration::from_secs(20);
+
+/// The longest time that asking a remote or fetching from it may take; a longer `spec.timeout` counts as this one.
+///
+/// A fetch holds one of a few permits for that time. Differs(flux): it has no limit.
+pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Sets a [`Stop`] when the time is over, unless the limit is dropped before.
 #[derive(Debug)]

@@ -81,9 +81,10 @@ impl WorkQueue {
         }
     }
 
-    /// Wakes the dependents of a node, because its state changed.
+    /// Wakes the dependents of a node, and those of any node of its kind and namespace, because its state changed.
     pub(crate) fn changed(&self, node: &ObjectKey) {
-        let dependents = self.graph().changed(node);
+        let mut dependents = self.graph().changed(node);
+        dependents.extend(self.graph().changed(&node.any_of_namespace()));
         for (dependent, edge) in dependents {
             let why = match edge {
                 Edge::DependsOn => WakeReason::Dependency,
@@ -110,5 +111,29 @@ impl WorkQueue {
     /// The cycle of dependencies that a node is part of.
     pub fn cycle(&self, node: &ObjectKey) -> Option<Vec<ObjectKey>> {
         self.graph().cycle(node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_depends_on_any_object_of_a_kind_is_woken_by_each_of_its_namespace() {
+        let work_queue = WorkQueue::new(Metrics::new());
+        let mut woken = work_queue.open(["g", "Dependent"]);
+        let dependent = ObjectKey::new("g", "Dependent", "a", "x");
+        let policy = |namespace: &str, name: &str| ObjectKey::new("g", "Policy", namespace, name);
+        let any = policy("a", "first").any_of_namespace();
+        work_queue.set_edges(&dependent, Edge::Source, BTreeSet::from([any]));
+        for (changed, expected) in [
+            (policy("a", "first"), true),
+            (policy("a", "second"), true),
+            (policy("b", "first"), false),
+            (ObjectKey::new("g", "Other", "a", "first"), false),
+        ] {
+            work_queue.changed(&changed);
+            assert_eq!(woken.try_recv().ok(), expected.then(|| dependent.clone()), "{changed}");
+        }
     }
 }

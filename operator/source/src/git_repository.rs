@@ -24,6 +24,7 @@ use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
 use super::source::{SourceKind, SourceSpec, verification};
 use windlass_runtime::context::Context;
+use windlass_runtime::git_remote;
 
 const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
 
@@ -57,7 +58,7 @@ impl SourceKind for GitRepository {
     type LookupResult = ();
 
     fn unsupported(&self) -> Vec<&'static str> {
-        validated_spec::unsupported(&self.spec)
+        git_remote::unsupported(&self.spec)
     }
 
     fn interval(&self) -> Option<&str> {
@@ -138,8 +139,11 @@ impl SourceKind for GitRepository {
     }
 
     fn also_announces(&self) -> Vec<String> {
+        // An automation pushes to what the spec says, whether it was fetched or not.
+        let spec = self.metadata.generation.unwrap_or_default().to_string();
         // A member of a cycle of includes waits until one of these includes is removed.
-        self.spec.include.iter().map(|include| include.repository.name.clone()).collect()
+        let included = self.spec.include.iter().map(|include| include.repository.name.clone());
+        std::iter::once(spec).chain(included).collect()
     }
 }
 

@@ -36,10 +36,7 @@ use windlass_runtime::object_store::StateCache;
 use windlass_runtime::record::{Latest, status_of};
 use windlass_runtime::{hold, hold_conditions};
 
-/// The longest time that asking a remote or fetching from it may take; a longer `spec.timeout` counts as this one.
-///
-/// A fetch holds one of a few permits for that time. Differs(flux): it has no limit.
-pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
+pub(crate) use windlass_runtime::time_limit::LONGEST_TIMEOUT;
 
 /// A kind that yields artifacts, as the run needs it.
 pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {

@@ -34,5 +34,6 @@ pub use objects::{FileChange, FileMode};
 pub use refspec::refspec_destination;
 pub use signer::CommitSigner;
 pub use workspace::{
-    CommitDetails, CommitIdentity, PushOutcome, PushRequest, ReferenceUpdate, UpdateRule, Workspace,
+    CommitDetails, CommitIdentity, PushOutcome, PushRequest, ReferenceUpdate, UpdateRule,
+    Workspace, is_ancestor,
 };

@@ -112,7 +112,8 @@ pub(super) fn full_name(kind: &'static str, prefix: &str, name: &str) -> Result<
     }
 }
 
-fn hash(sha: &str) -> Result<ObjectId, Error> {
+/// The commit of a hash with all of its digits.
+pub(super) fn hash(sha: &str) -> Result<ObjectId, Error> {
     ObjectId::from_hex(sha.as_bytes()).map_err(|_malformed| {
         let reason = "a commit must be the full SHA of 40 hexadecimal digits";
         invalid("commit", sha, reason.to_owned())

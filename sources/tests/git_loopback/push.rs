@@ -8,7 +8,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use jiff::Timestamp;
 use sources::git::push::{
     CommitDetails, CommitIdentity, FileChange, FileMode, PushError, PushOutcome, PushRequest,
-    ReferenceUpdate, Rejection, RejectionCause, UpdateRule, Workspace, refspec_destination,
+    ReferenceUpdate, Rejection, RejectionCause, UpdateRule, Workspace, is_ancestor,
+    refspec_destination,
 };
 use sources::git::{Error, Reference};
 
@@ -208,6 +209,19 @@ fn another_reference_moves_forward_along_the_history_only() {
     let rejection = rejected(push_change(&case, "x", "2", &request));
     assert_eq!(rejection.cause, RejectionCause::Outdated);
     assert_eq!(repository.commit_of("side"), aside);
+}
+
+#[test]
+fn a_branch_is_merged_if_its_commit_is_in_the_history_of_the_other() {
+    let repository = BareRepository::with_history();
+    let server = serve(&repository, Manners::default());
+    let case = Case::new(&server.url(), &[]);
+    let [tip, first, aside] = ["main", "light", "side"].map(|name| repository.commit_of(name));
+    let is_merged = |ancestor: &str| is_ancestor(&case.remote, &tip, ancestor, &case.context);
+    assert!(is_merged(&first).unwrap() && is_merged(&tip).unwrap());
+    assert!(!is_merged(&aside).unwrap());
+    let error = is_merged("main").unwrap_err();
+    assert!(matches!(error, Error::InvalidReference { .. }), "{error:?}");
 }
 
 #[test]

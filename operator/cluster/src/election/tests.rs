@@ -81,8 +81,8 @@ async fn a_shard_of_flux_excludes_like_its_controller() {
         let found = standing(json!([deployment(name, &labels, 0)]), "").await;
         assert_eq!(found, ElectionState::Leading, "{name}");
     }
-    // Flux's image-automation-controller, and windlass itself, work on other objects.
-    for name in ["image-automation-controller", "windlass-controller"] {
+    // What is installed beside Flux, and windlass itself, work on other objects.
+    for name in ["team-controller", "windlass-controller"] {
         let found = standing(json!([deployment(name, &flux, 1)]), "").await;
         assert_eq!(found, ElectionState::Leading, "{name}");
     }
@@ -101,6 +101,10 @@ fn the_controller_of_a_lease_is_known_by_its_prefix() {
     assert_eq!(of("source-controller-leader-election"), Some("source-controller"));
     assert_eq!(of(SHARD), Some("kustomize-controller"));
     assert_eq!(of("source-watcher-leader-election"), Some("source-watcher"));
-    assert_eq!(of("image-automation-controller-leader-election"), None);
+    assert_eq!(
+        of("image-automation-controller-leader-election"),
+        Some("image-automation-controller")
+    );
+    assert_eq!(of("team-controller-leader-election"), None);
     assert_eq!(of("windlass-leader-election"), None);
 }

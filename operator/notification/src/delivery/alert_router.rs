@@ -265,21 +265,25 @@ mod tests {
         };
         assert!(of("Kustomization", "error", "BuildFailed"));
         assert!(of("Kustomization", "info", "DependencyNotReady"));
-        assert!(
-            !of("ImageUpdateAutomation", "error", "BuildFailed"),
-            "another controller reconciles it"
-        );
+        assert!(of("ImageUpdateAutomation", "error", "GitOperationFailed"));
+        assert!(!of("Terraform", "error", "BuildFailed"), "another controller reconciles it");
         assert!(!of("Kustomization", "info", "ReconciliationSucceeded"));
         assert!(!of("HelmRelease", "error", "AuditFailed"));
     }
 
     #[test]
     fn a_kind_of_ours_is_ours_in_whatever_group() {
-        for kind in ["Kustomization", "HelmRelease", "Helmfile", "ImagePolicy", "ArtifactGenerator"]
-        {
+        for kind in [
+            "Kustomization",
+            "HelmRelease",
+            "Helmfile",
+            "ImagePolicy",
+            "ImageUpdateAutomation",
+            "ArtifactGenerator",
+        ] {
             assert!(is_reconciled(kind), "{kind}");
         }
-        for kind in ["ImageUpdateAutomation", "kustomization", ""] {
+        for kind in ["Terraform", "kustomization", ""] {
             assert!(!is_reconciled(kind), "{kind}");
         }
     }

@@ -56,8 +56,6 @@ pub(super) const RETRY_ON_FAILURE: &str = "DefaultToRetryOnFailure";
 pub(super) const HELM3_DEFAULTS: &str = "UseHelm3Defaults";
 
 const DEAD: Here = Always("it has no effect in Flux either");
-const NO_IMAGES: Here =
-    Refused("image updates are not supported; set the gate on image-automation-controller only");
 const NO_IDENTITY: &str = "object-level workload identity is not supported yet; use a Secret, or the workload \
                            identity of windlass's Pod";
 
@@ -98,10 +96,20 @@ const KNOWN: &[FeatureGate] = &[
         false,
         Refused("revisions of ImageRepositories are checksums, not digests; remove the gate"),
     ),
-    gate("GitAllBranchReferences", true, NO_IMAGES),
-    gate("GitForcePushBranch", true, NO_IMAGES),
-    gate("GitShallowClone", true, NO_IMAGES),
-    gate("GitSparseCheckout", false, NO_IMAGES),
+    gate(
+        "GitAllBranchReferences",
+        true,
+        Refused(
+            "commits are made on top of the push branch, which is always fetched; remove the gate",
+        ),
+    ),
+    gate(
+        "GitForcePushBranch",
+        true,
+        Always("a push branch is only moved forward, which needs no force"),
+    ),
+    gate("GitShallowClone", true, Always("commits need no history of what they build on")),
+    gate("GitSparseCheckout", false, Always("only files with markers are updated")),
     gate(
         "GroupChangeLog",
         false,

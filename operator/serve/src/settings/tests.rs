@@ -189,9 +189,9 @@ fn every_gate_is_honoured_or_so_anyway_or_refused() {
         ExternalArtifact=true: so anyway
         FluxStorage=true: refused
         GitAllBranchReferences=false: refused
-        GitForcePushBranch=false: refused
-        GitShallowClone=false: refused
-        GitSparseCheckout=true: refused
+        GitForcePushBranch=false: so anyway
+        GitShallowClone=false: so anyway
+        GitSparseCheckout=true: so anyway
         GroupChangeLog=true: refused
         MigrateAPIVersion=true: refused
         OOMWatch=true: refused

@@ -11,9 +11,9 @@ use sources::ignore::{IGNORE_FILE, Matcher};
 use sources::reason::{ARCHIVE_OPERATION_FAILED, COPY_FAILURE};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
-use super::executor::classify;
 use super::include::Include;
 use windlass_cluster::error::chain;
+use windlass_runtime::git_remote::classify;
 
 /// Where the bytes of a file are.
 #[derive(Debug, Clone)]

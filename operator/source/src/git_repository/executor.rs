@@ -5,14 +5,11 @@ use std::sync::Arc;
 
 use crds::source::{GitRepository, GitRepositoryStatus};
 use kube_core::ResourceExt as _;
-use reconcile::{Outcome, Wake, reason};
+use reconcile::{Outcome, Wake};
 use sources::archive::{self, ExtractOptions};
 use sources::git::{Content, Reference, Remote, Revision};
-use sources::reason::{
-    AUTHENTICATION_FAILED, COPY_FAILURE, GIT_OPERATION_FAILED, NO_ARTIFACT, URL_INVALID,
-};
+use sources::reason::{COPY_FAILURE, GIT_OPERATION_FAILED, NO_ARTIFACT};
 use sources::store::{self, Store};
-use tokio_util::sync::CancellationToken;
 use tree::MemoryTree;
 
 use super::contents::{contents, load};
@@ -21,7 +18,7 @@ use super::verify::Verification;
 use crate::source::executor::{SourceRun, StoredArtifact, keep};
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
-use windlass_runtime::context::Context;
+use windlass_runtime::git_remote::{classify, operation_context};
 
 /// What is fetched, and what is made of it.
 pub(crate) struct GitFetchSpec {
@@ -107,40 +104,9 @@ fn fetch_and_store(
     Ok(StoredArtifact { verified, ..stored })
 }
 
-/// What a failed fetch means for the object.
-pub(super) fn classify(error: &sources::git::Error) -> Outcome {
-    use sources::git::Error;
-    let text = chain(error);
-    match error {
-        Error::InvalidUrl { .. } => Outcome::Stalled(URL_INVALID, text),
-        Error::Busy { busy, .. } => {
-            Outcome::Failed(GIT_OPERATION_FAILED, text, Wake::at(busy.until))
-        }
-        Error::InvalidReference { .. } => Outcome::Stalled(GIT_OPERATION_FAILED, text),
-        Error::InvalidSparse { .. } => {
-            Outcome::Stalled(reason::INVALID_PATH, format!("spec.sparseCheckout: {text}"))
-        }
-        Error::BadSecret(_) | Error::AuthenticationFailed { .. } | Error::ProxyRefused { .. } => {
-            Outcome::Failed(AUTHENTICATION_FAILED, text, Wake::default())
-        }
-        // A branch or a server may change without the spec, so the rest is tried again.
-        _ => Outcome::Failed(GIT_OPERATION_FAILED, text, Wake::default()),
-    }
-}
-
-/// The context of a Git operation; its own time limit ends it, so no token cancels it.
-fn working(context: &Context) -> sources::git::Context {
-    sources::git::Context {
-        runtime: tokio::runtime::Handle::current(),
-        cancel: CancellationToken::new(),
-        scratch: context.artifacts.scratch(),
-        known: context.remotes.git.clone(),
-    }
-}
-
 /// The revision that the remote has now.
 pub(super) async fn ask(run: &Arc<SourceRun<GitRepository>>) -> Result<String, Outcome> {
-    let working = working(&run.context);
+    let working = operation_context(&run.context);
     let run = run.clone();
     let tip = move || {
         let GitFetchSpec { remote, reference, .. } = &run.work;
@@ -154,7 +120,7 @@ pub(super) async fn ask(run: &Arc<SourceRun<GitRepository>>) -> Result<String, O
 pub(super) async fn fetch(
     run: &Arc<SourceRun<GitRepository>>,
 ) -> Result<StoredArtifact<GitRepositoryStatus>, Outcome> {
-    let working = working(&run.context);
+    let working = operation_context(&run.context);
     let run = run.clone();
     let work = move || fetch_and_store(&run.work, &working, &run.context.artifacts, &run.object);
     blocking(GIT_OPERATION_FAILED, "fetching", work).await

@@ -10,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 use signatures::git::{self, GitVerificationError, Keys, Mode, Tag};
 use sources::git::Checkout;
 
-use super::executor::classify;
 use crate::source::verification::VerificationRecord;
+use windlass_runtime::git_remote::classify;
 
 /// Which objects have to be signed, and the keys for that.
 pub(super) struct Verification {

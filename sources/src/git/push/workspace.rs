@@ -16,7 +16,7 @@ use super::receive_pack::{
 use super::signer::CommitSigner;
 use crate::git::conversation::{Conversation, History, agent};
 use crate::git::error::shown;
-use crate::git::reference::full_name;
+use crate::git::reference::{full_name, hash};
 use crate::git::wire::Wire;
 use crate::git::{Context, Error, GitSnapshot, Remote, leads_to, scratch_repository};
 
@@ -263,6 +263,25 @@ impl<'s> Workspace<'s> {
         }
         Ok(base.parents.contains(&old) || is_in_history(base.id, old, remote, context, wire)?)
     }
+}
+
+/// Whether a commit of the remote is another one, or has it in its history: then a branch at that one has nothing that the
+/// commit lacks. The history is fetched, without files where the server can leave them out. It blocks, as a fetch does.
+///
+/// # Errors
+/// A hash is none, or the server does not give the history.
+pub fn is_ancestor(
+    remote: &Remote,
+    tip: &str,
+    ancestor: &str,
+    context: &Context,
+) -> Result<bool, Error> {
+    let tip = hash(tip)?;
+    let ancestor = hash(ancestor)?;
+    if tip == ancestor {
+        return Ok(true);
+    }
+    is_in_history(tip, ancestor, remote, context, &Wire::new(remote, context))
 }
 
 /// Whether a commit leads to another. Only the whole history tells, without its files where the server can leave them out.

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use fake_cluster::promise;
+use sources::reason::AUTHENTICATION_FAILED;
+use windlass_runtime::git_remote::GitRemoteSecrets;
 
 fn object(more: &Value) -> GitRepository {
     let mut spec = json!({"interval": "10m", "url": "https://example.com/app.git"});
@@ -28,7 +30,8 @@ fn desired_of(
     let secret = data(&keys);
     let proxy = proxy.map(data);
     let keys = more.get("verify").map(|_| data(&[("a.asc", "x")]));
-    desired(&object(more), GitRepositoryInputs { secret, proxy, keys, include: Vec::new() })
+    let secrets = GitRemoteSecrets { secret, proxy };
+    desired(&object(more), GitRepositoryInputs { secrets, keys, include: Vec::new() })
 }
 
 /// A value for every field of the schema that has no support.

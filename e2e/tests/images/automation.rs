@@ -1,0 +1,187 @@
+//! Automations with a real Git server: what a policy chooses is committed and pushed, to a branch of its own where the spec
+//! says so, and made anew where another writer was faster.
+//!
+//! Elsewhere: which values are set where (`engines/image`), what servers answer to a push (`sources/tests/git_loopback`),
+//! repositories of other namespaces (`references.rs`).
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, Upstream, revision};
+use e2e::harness::{Story, StoryTarget};
+use e2e::servers::registry::Registry;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::{GROUP_VERSION, await_latest, policy, push, repository, repository_target};
+
+const FILE: &str = "deploy/web.yaml";
+
+fn target() -> StoryTarget {
+    StoryTarget::new(GROUP_VERSION, "ImageUpdateAutomation", "app")
+}
+
+/// An image whose tags a policy chooses from, and a repository with a file that is marked by the policy.
+struct Images<'s> {
+    story: &'s Story,
+    registry: Registry,
+    image: String,
+    upstream: Upstream<'s>,
+}
+
+impl<'s> Images<'s> {
+    async fn begin(story: &'s Story) -> Result<Self> {
+        let registry = Registry::start().await?;
+        let image = format!("{}/team/app", registry.host());
+        push(&registry, "1.0.0").await?;
+        repository(story, &image, json!({})).await?;
+        policy(story, "app", json!({})).await?;
+        await_latest(story, "app", &json!({"name": image, "tag": "1.0.0"})).await?;
+        let files = [(FILE, Self::file(story, &image, "0.9.0"))];
+        let upstream = story.follow("app", &files).await?;
+        Ok(Self { story, registry, image, upstream })
+    }
+
+    fn file(story: &Story, image: &str, tag: &str) -> String {
+        let policy = json!({"$imagepolicy": format!("{}:app", story.namespace)});
+        // The blank line and the indentation stay.
+        format!("kind: Deployment\n\nspec:\n    image:   {image}:{tag} # {policy}\n")
+    }
+
+    /// A new tag comes out, and a scan finds it.
+    async fn release(&self, tag: &str) -> Result<()> {
+        push(&self.registry, tag).await?;
+        self.story.request(&repository_target()).await?;
+        await_latest(self.story, "app", &json!({"name": self.image, "tag": tag})).await.map(drop)
+    }
+
+    fn git(&self, arguments: &[&str]) -> Result<String> {
+        self.upstream.repository.git(arguments)
+    }
+
+    /// The file of a branch has the image with a tag, and nothing else differs.
+    fn has_tag(&self, branch: &str, tag: &str) -> Result<()> {
+        let found = self.git(&["show", &format!("{branch}:{FILE}")])?;
+        let expected = Self::file(self.story, &self.image, tag);
+        ensure!(found == expected.trim(), "{found}");
+        Ok(())
+    }
+}
+
+async fn automation(story: &Story, pushes: Value) -> Result<()> {
+    let message =
+        "{{ range .Changed.Changes }}{{ .OldValue }} -> {{ .NewValue }} by {{ .Setter }}{{ end }}";
+    let author = json!({"name": "Bot", "email": "bot@example.com"});
+    let object = json!({"apiVersion": GROUP_VERSION, "kind": "ImageUpdateAutomation",
+        "metadata": {"name": "app"},
+        "spec": {"interval": "1h", "sourceRef": {"kind": "GitRepository", "name": "app"},
+            "update": {"path": "./deploy", "strategy": "Setters"},
+            "git": {"commit": {"author": author, "messageTemplate": message}, "push": pushes}}});
+    story.apply_value(object).await.map(drop)
+}
+
+/// The commit that is pushed after another one.
+async fn await_pushed(story: &Story, before: Option<&str>) -> Result<String> {
+    let commit = |object: &DynamicObject| {
+        let commit = object.data["status"]["lastPushCommit"].as_str().map(str::to_owned);
+        commit.filter(|commit| Some(commit.as_str()) != before)
+    };
+    let is_pushed = |object: &DynamicObject| commit(object).is_some();
+    let object = story.await_object(&target(), DEFAULT_WAIT_TIMEOUT, is_pushed).await?;
+    commit(&object).context("a commit")
+}
+
+/// The automation ran once more, on request.
+async fn rerun(story: &Story) -> Result<DynamicObject> {
+    let token = story.request(&target()).await?;
+    let is_handled =
+        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token.as_str();
+    story.await_object(&target(), DEFAULT_WAIT_TIMEOUT, is_handled).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_tag_is_committed_and_pushed_and_nothing_is_where_nothing_changed() -> Result<()> {
+    let story = Story::with_windlass("images-commit").await?;
+    let images = Images::begin(&story).await?;
+    automation(&story, json!({})).await?;
+    let first = await_pushed(&story, None).await?;
+    ensure!(images.upstream.repository.hash("main")? == first);
+    images.has_tag("main", "1.0.0")?;
+    let image = &images.image;
+    let said = images.git(&["log", "-1", "--format=%an <%ae> %B", "main"])?;
+    let message = format!("{image}:0.9.0 -> {image}:1.0.0 by {}:app", story.namespace);
+    ensure!(said == format!("Bot <bot@example.com> {message}"), "{said}");
+    let object = story.await_ready(&target()).await?;
+    let status = &object.data["status"];
+    ensure!(status["observedSourceRevision"] == revision(&first).as_str(), "{status}");
+    ensure!(
+        status["observedPolicies"] == json!({"app": {"name": image, "tag": "1.0.0"}}),
+        "{status}"
+    );
+    let text = format!("pushed commit '{}' to branch 'main'", &first[..7]);
+    story.await_event("ImageUpdateAutomation", "app", &text).await?;
+
+    // The policy wakes it.
+    images.release("1.1.0").await?;
+    let second = await_pushed(&story, Some(&first)).await?;
+    images.has_tag("main", "1.1.0")?;
+    ensure!(images.upstream.repository.hash("main~1")? == first);
+
+    let object = rerun(&story).await?;
+    ensure!(object.data["status"]["lastPushCommit"] == second.as_str(), "{:?}", object.data);
+    ensure!(images.upstream.repository.hash("main")? == second, "nothing is to be committed");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_branch_is_made_continued_and_begun_anew_after_it_was_merged() -> Result<()> {
+    let story = Story::with_windlass("images-branch").await?;
+    let images = Images::begin(&story).await?;
+    let repository = &images.upstream.repository;
+    let base = repository.hash("main")?;
+    automation(&story, json!({"branch": "auto"})).await?;
+    let first = await_pushed(&story, None).await?;
+    ensure!(repository.hash("auto")? == first && repository.hash("auto~1")? == base);
+    ensure!(repository.hash("main")? == base, "only people change it");
+
+    images.release("1.1.0").await?;
+    let second = await_pushed(&story, Some(&first)).await?;
+    ensure!(repository.hash("auto")? == second && repository.hash("auto~1")? == first);
+
+    // It is merged and not deleted, and people go on.
+    images.git(&["update-ref", "refs/heads/main", &second])?;
+    images.git(&["reset", "-q", "--hard"])?;
+    let merged = repository.commit(&[("README.md", "read me")], "more")?;
+    images.release("1.2.0").await?;
+    let third = await_pushed(&story, Some(&second)).await?;
+    images.has_tag("auto", "1.2.0")?;
+    ensure!(repository.hash("auto")? == third && repository.hash("auto~1")? == merged);
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_that_loses_against_another_writer_is_repeated_on_top_of_it() -> Result<()> {
+    let story = Story::with_windlass("images-race").await?;
+    let images = Images::begin(&story).await?;
+    let repository = &images.upstream.repository;
+    repository.branch("theirs")?;
+    let theirs = repository.commit(&[("README.md", "read me")], "theirs")?;
+    repository.switch("main")?;
+    // Another writer comes between the check of the first push and its end.
+    let hooks = repository.path().join("hooks");
+    std::fs::create_dir_all(&hooks)?;
+    let hook = hooks.join("pre-receive");
+    let script = "#!/bin/sh\ntest -e raced && exit 0\ntouch raced\n\
+                  env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main refs/heads/theirs\n";
+    std::fs::write(&hook, script)?;
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755))?;
+
+    automation(&story, json!({})).await?;
+    let pushed = await_pushed(&story, None).await?;
+    ensure!(repository.path().join("raced").exists(), "the first push was not the other's");
+    ensure!(repository.hash("main")? == pushed && repository.hash("main~1")? == theirs);
+    images.has_tag("main", "1.0.0")?;
+    let events = story.events("ImageUpdateAutomation", "app").await?;
+    ensure!(!events.iter().any(|event| event.contains("Warning")), "{events:#?}");
+    story.end().await
+}

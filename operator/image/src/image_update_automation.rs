@@ -1,0 +1,357 @@
+//! ImageUpdateAutomation: the latest versions of images are committed to a Git repository.
+//!
+//! Here: its run. In the folder: the policies whose results are written (`policies`), the GitRepository (`git_source`), one
+//! writer for each branch (`branch_lock`), the update itself (`update`), values in files (`rewrite`), what is said of all
+//! that (`result`).
+//! Elsewhere: markers and messages (engine `image`), commits and pushes (`sources::git::push`).
+
+mod branch_lock;
+mod git_source;
+mod policies;
+mod result;
+mod rewrite;
+mod update;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::image::{ImagePolicy, ImageRef, ImageUpdateAutomation, ImageUpdateAutomationSpec};
+use crds::{ReconciledObject as _, Time};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use image::check_strategy;
+use jiff::Timestamp;
+use kube_core::Resource as _;
+use parking_lot::Mutex;
+use reconcile::{
+    Edge, ObjectKey, Outcome, READY, Reason, SHORTEST_INTERVAL, Wake, parse_duration, reason,
+};
+use sources::git::push::CommitIdentity;
+use sources::git::{Revision, tip};
+use sources::reason::{GIT_OPERATION_FAILED, INVALID_DURATION};
+use windlass_cluster::ClusterError;
+use windlass_runtime::blocking_task::blocking;
+use windlass_runtime::context::Context;
+use windlass_runtime::git_remote::operation_context;
+use windlass_runtime::kind::{ControllerKind, log_failed_request, node_named, node_of};
+use windlass_runtime::object_store::StateCache;
+use windlass_runtime::record::{Latest, status_of};
+use windlass_runtime::run_error::RunError;
+
+use self::branch_lock::{BranchKey, BranchLocks};
+use self::git_source::{GitSource, node_of_reference};
+use self::policies::PolicyResults;
+use self::result::{AutomationResult, ignored, log_changes};
+use self::update::{CommitPlan, Update, not_fetched};
+use crate::run::{SuspendedRequest, begin, next_run, publish, report, retry_after_refusal};
+
+/// The strategy of the update is none. Parity(flux).
+const INVALID_UPDATE_STRATEGY: Reason = Reason::new("InvalidUpdateStrategy");
+
+/// What `Ready` says of a repository in which all files are up to date. Parity(flux).
+const UP_TO_DATE: &str = "repository up-to-date";
+
+/// How long the list of ImagePolicies is awaited.
+const POLICIES_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long an automation waits at most that found its branch taken: it is woken before, unless one before it does not come.
+const BRANCH_RETRY_DELAY: Duration = Duration::from_secs(30);
+
+/// What an ImageUpdateAutomation remembers between runs.
+#[derive(Default)]
+pub struct ImageUpdateAutomationState {
+    latest: Arc<Latest<ImageUpdateAutomation>>,
+    /// Runs in a row that failed, for the growing delay.
+    failures: u32,
+    /// What was last said of files and markers without effect.
+    findings: String,
+}
+
+/// Runs ImageUpdateAutomations.
+pub struct ImageUpdateAutomationController;
+
+impl ControllerKind for ImageUpdateAutomationController {
+    type Object = ImageUpdateAutomation;
+
+    type ControllerState = ImageUpdateAutomationState;
+
+    fn announcement(_object: &ImageUpdateAutomation) -> String {
+        // What others use are the commits.
+        String::new()
+    }
+
+    fn run(
+        object: Arc<ImageUpdateAutomation>,
+        context: Arc<Context>,
+    ) -> BoxFuture<'static, Option<Duration>> {
+        async move { run(object, &context).await }.boxed()
+    }
+}
+
+/// One run; returns when to run again.
+async fn run(seen: Arc<ImageUpdateAutomation>, context: &Arc<Context>) -> Option<Duration> {
+    let node = node_of(&*seen);
+    let memory = context.shared::<StateCache<ImageUpdateAutomationState>>().of(&node);
+    let latest = memory.lock().latest.clone();
+    let object = latest.or_seen(seen);
+    let is_deleted = object.meta().deletion_timestamp.is_some();
+    let outcome = if is_deleted {
+        latest.set_finalizer(context, &object, false).await.map(|_| None)
+    } else {
+        attempt(context, &node, &memory, &latest, &object).await
+    };
+    outcome.unwrap_or_else(|error| {
+        log_failed_request(&node, &error);
+        Some(retry_after_refusal(&context.settings, is_deleted, &mut memory.lock().failures))
+    })
+}
+
+async fn attempt(
+    context: &Arc<Context>,
+    node: &ObjectKey,
+    memory: &Mutex<ImageUpdateAutomationState>,
+    latest: &Latest<ImageUpdateAutomation>,
+    object: &Arc<ImageUpdateAutomation>,
+) -> Result<Option<Duration>, ClusterError> {
+    let begun = begin(context, latest, object, SuspendedRequest::Unanswered).await?;
+    let Some(object) = begun else { return Ok(None) };
+    let started = Timestamp::now();
+    let source = node_of_reference(&object);
+    let any_policy = node_named::<ImagePolicy>(&node.namespace, "");
+    let sources = BTreeSet::from([source.clone(), any_policy]);
+    context.work_queue.set_edges(node, Edge::Source, sources);
+    let automation = AutomationRun { context, node, object: &object, source: &source };
+    let (result, outcome) = match automation.run().await {
+        Ok(Some(result)) => {
+            (Some(result), Outcome::Settled(reason::SUCCEEDED, UP_TO_DATE.to_owned()))
+        }
+        // Another automation writes the branch.
+        Ok(None) => return Ok(Some(BRANCH_RETRY_DELAY)),
+        Err(error) => (None, error.outcome()?),
+    };
+    let settled = parse_duration(object.spec.interval.as_str()).ok();
+    let settled = settled.map(|interval| interval.max(SHORTEST_INTERVAL));
+    let again = next_run(&context.settings, &outcome, settled, &mut memory.lock().failures);
+    let now = Timestamp::now();
+    let mut report = report(&*object, &outcome, now, |status| {
+        status.last_automation_run_time = Some(Time(started));
+        if let Some(result) = &result {
+            result.show(status, now);
+        }
+    });
+    if let Some(result) = &result
+        && let Some(pushed) = result.pushed()
+    {
+        log_changes(node, pushed);
+        report.event = Some(result.event(pushed));
+    }
+    let update = result.as_ref().and_then(|result| result.update.as_ref());
+    let ignored = update.and_then(|update| ignored(&mut memory.lock().findings, &update.findings));
+    publish(context, latest, &object, report).await?;
+    if let Some(event) = ignored {
+        context.events.announce(&*object, ImageUpdateAutomation::CONTROLLER, event);
+    }
+    Ok(again)
+}
+
+/// One run of an automation.
+struct AutomationRun<'r> {
+    context: &'r Arc<Context>,
+    node: &'r ObjectKey,
+    object: &'r Arc<ImageUpdateAutomation>,
+    /// The node of its GitRepository.
+    source: &'r ObjectKey,
+}
+
+impl AutomationRun<'_> {
+    /// Brings the repository up to date; `None` if another automation writes to the branch.
+    ///
+    /// # Errors
+    /// The spec cannot be used, something that it names is missing, or the repository cannot be read or written.
+    async fn run(&self) -> Result<Option<AutomationResult>, RunError> {
+        // What is refused is refused before anything is asked for.
+        check(&self.object.spec)?;
+        let policies = self.policies().await?;
+        let source = git_source::resolve(self.context, self.node, self.object, self.source).await?;
+        let branch = source.push.branch.clone();
+        let refspec = source.push.refspec.clone();
+        if self.is_unchanged(&source, &policies).await? {
+            let policies = policies.latest;
+            return Ok(Some(AutomationResult { policies, update: None, branch, refspec }));
+        }
+        // Before the branch is taken: what waits for a permit has no lock.
+        let _permit = self.context.fetching.acquire(&self.node.namespace).await;
+        let key = BranchKey {
+            namespace: self.source.namespace.clone(),
+            url: source.remote.url.to_string(),
+            branch: branch.clone(),
+        };
+        let locks = self.context.shared::<BranchLocks>();
+        let taken = locks.acquire(key, self.node, &self.context.work_queue);
+        let Some(_branch_lock) = taken else { return Ok(None) };
+        let update = self.update(source, &policies);
+        let git = operation_context(self.context);
+        let work = move || update.run(&git);
+        let update = blocking(GIT_OPERATION_FAILED, "updating the repository", work).await?;
+        let policies = policies.latest;
+        Ok(Some(AutomationResult { policies, update: Some(update), branch, refspec }))
+    }
+
+    /// The results of the policies that the spec selects.
+    async fn policies(&self) -> Result<PolicyResults, Outcome> {
+        let listed = self.context.kept.listed::<ImagePolicy>();
+        if !matches!(tokio::time::timeout(POLICIES_TIMEOUT, listed).await, Ok(true)) {
+            let text = "the ImagePolicies have not been listed; verify that the CustomResourceDefinition \
+                        imagepolicies.image.toolkit.fluxcd.io is installed";
+            let why = reason::DEPENDENCY_NOT_READY;
+            return Err(Outcome::Failed(why, text.to_owned(), Wake::default()));
+        }
+        let all = self.context.store::<ImagePolicy>().state();
+        let policies = all.iter().map(|policy| &**policy);
+        PolicyResults::select(&self.object.spec, &self.node.namespace, policies)
+    }
+
+    /// Whether the files were up to date with these results in the revision that the remote has now.
+    ///
+    /// Parity(flux): a branch that is only pushed to says nothing of that.
+    async fn is_unchanged(
+        &self,
+        source: &GitSource,
+        policies: &PolicyResults,
+    ) -> Result<bool, Outcome> {
+        let known = known_revision(self.object, &policies.latest);
+        let Some(known) = known.filter(|_| source.push.is_known_by_checkout()) else {
+            return Ok(false);
+        };
+        let _permit = self.context.asking.acquire(&self.node.namespace).await;
+        let git = operation_context(self.context);
+        let remote = source.remote.clone();
+        let reference = source.reference.clone();
+        let ask = move || {
+            let tip = tip(&remote, &reference, &git).map_err(|error| not_fetched(&error))?;
+            Ok(Revision::new(&reference, &tip).to_string())
+        };
+        let revision =
+            blocking(GIT_OPERATION_FAILED, "reading the refs of the remote", ask).await?;
+        Ok(revision == known)
+    }
+
+    fn update(&self, source: GitSource, policies: &PolicyResults) -> Update {
+        let spec = &self.object.spec;
+        let commit = spec.git.as_ref().map(|git| git.commit.clone()).unwrap_or_default();
+        let path = spec.update.as_ref().and_then(|update| update.path.clone());
+        let author = CommitIdentity {
+            name: commit.author.name.unwrap_or_default(),
+            email: commit.author.email,
+        };
+        Update {
+            source,
+            path: path.unwrap_or_default(),
+            policies: policies.setters(&self.node.namespace),
+            others: policies.others.clone(),
+            commit: CommitPlan {
+                namespace: self.node.namespace.clone(),
+                name: self.node.name.clone(),
+                template: commit.message_template.unwrap_or_default(),
+                values: commit.message_template_values,
+                author,
+            },
+        }
+    }
+}
+
+/// Checks what a spec says of times and of the strategy.
+///
+/// # Errors
+/// Only a change of the spec helps.
+fn check(spec: &ImageUpdateAutomationSpec) -> Result<(), Outcome> {
+    parse_duration(spec.interval.as_str())
+        .map_err(|error| Outcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}")))?;
+    let strategy = spec.update.as_ref().map(|it| it.strategy.as_deref().unwrap_or_default());
+    check_strategy(strategy)
+        .map_err(|error| Outcome::Stalled(INVALID_UPDATE_STRATEGY, error.to_string()))
+}
+
+/// The revision in which the files were up to date with these results by this spec; `None` if the last run does not say so.
+fn known_revision(
+    object: &ImageUpdateAutomation,
+    policies: &BTreeMap<String, ImageRef>,
+) -> Option<String> {
+    let generation = object.metadata.generation.unwrap_or_default();
+    let ready = object.condition(READY)?;
+    let is_of_spec = ready.observed_generation.unwrap_or_default() == generation;
+    let status = status_of(object);
+    let is_known = ready.status == "True" && is_of_spec && status.observed_policies == *policies;
+    status.observed_source_revision.filter(|_| is_known)
+}
+
+#[cfg(test)]
+mod tests {
+    use fake_cluster::promise;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn automation(spec: &Value, status: &Value) -> ImageUpdateAutomation {
+        serde_json::from_value(json!({
+            "metadata": {"name": "web", "namespace": "apps", "generation": 2},
+            "spec": spec,
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn version(tag: &str) -> ImageRef {
+        ImageRef { name: "r.io/web".to_owned(), tag: tag.to_owned(), digest: None }
+    }
+
+    #[test]
+    fn every_field_of_the_schema_is_used() {
+        let used = ["sourceRef", "git", "interval", "policySelector", "update", "suspend"];
+        promise::knows_every_field("ImageUpdateAutomation", used);
+    }
+
+    #[test]
+    fn only_a_change_of_spec_helps_against_what_is_malformed() {
+        for (spec, why, text) in [
+            (
+                json!({"interval": "soon", "update": {"strategy": "Setters"}}),
+                INVALID_DURATION,
+                "spec.interval: ",
+            ),
+            (json!({"interval": "1m"}), INVALID_UPDATE_STRATEGY, "no update strategy"),
+            (
+                json!({"interval": "1m", "update": {"strategy": "Other"}}),
+                INVALID_UPDATE_STRATEGY,
+                "unsupported update strategy: Other",
+            ),
+        ] {
+            let outcome = check(&automation(&spec, &json!(null)).spec).unwrap_err();
+            assert!(matches!(outcome, Outcome::Stalled(..)), "{outcome:?}");
+            assert_eq!(outcome.reason(), why);
+            assert!(outcome.text().starts_with(text), "{outcome:?}");
+        }
+        let spec = json!({"interval": "1m", "update": {"strategy": "Setters"}});
+        assert_eq!(check(&automation(&spec, &json!(null)).spec), Ok(()));
+    }
+
+    #[test]
+    fn a_revision_counts_for_the_spec_and_the_results_with_which_it_was_up_to_date() {
+        let ready = |status: &str, generation: i64| {
+            json!({"observedSourceRevision": "main@sha1:1",
+                "observedPolicies": {"web": {"name": "r.io/web", "tag": "2"}},
+                "conditions": [{"type": "Ready", "status": status, "reason": "Succeeded", "message": "",
+                    "observedGeneration": generation, "lastTransitionTime": "2026-11-01T00:00:00Z"}]})
+        };
+        let known = |status: &Value, tag: &str| {
+            let policies = BTreeMap::from([("web".to_owned(), version(tag))]);
+            known_revision(&automation(&json!({}), status), &policies)
+        };
+        assert_eq!(known(&ready("True", 2), "2").as_deref(), Some("main@sha1:1"));
+        assert_eq!(known(&ready("True", 2), "3"), None, "another result");
+        assert_eq!(known(&ready("True", 1), "2"), None, "another spec");
+        assert_eq!(known(&ready("False", 2), "2"), None, "a run that failed");
+        assert_eq!(known(&json!({}), "2"), None, "no run");
+    }
+}

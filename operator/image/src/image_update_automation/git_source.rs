@@ -1,0 +1,396 @@
+//! The GitRepository of an automation: whether the automation may use it, how it is reached, what is fetched from it, and what
+//! is pushed to it.
+//!
+//! Elsewhere: the remote of any GitRepository (`windlass_runtime::git_remote`), fetching and pushing (`update`).
+
+use std::sync::Arc;
+
+use crds::image::{
+    CommitSigningKey, GitPushSpec, ImageUpdateAutomation, ImageUpdateAutomationSpec,
+    ImageUpdateGitSpec,
+};
+use crds::source::{GitProvider, GitRepository, GitRepositoryRef};
+use kube_core::{Resource as _, ResourceExt as _};
+use reconcile::{ObjectKey, Outcome, Reason, Wake, reason};
+use sources::git::push::{
+    CommitSigner, PushRequest, ReferenceUpdate, UpdateRule, refspec_destination,
+};
+use sources::git::{Reference, Remote};
+use windlass_runtime::context::Context;
+use windlass_runtime::git_remote::{self, GitRemoteSecrets, GitSecretData};
+use windlass_runtime::kind::node_named;
+use windlass_runtime::reference::References;
+use windlass_runtime::run_error::RunError;
+
+/// The repository cannot be used as the spec says. Parity(flux).
+const SOURCE_MANAGER_FAILED: Reason = Reason::new("SourceManagerFailed");
+
+/// The spec says something of the repository that means nothing. Parity(flux).
+const INVALID_SOURCE_CONFIGURATION: Reason = Reason::new("InvalidSourceConfiguration");
+
+/// The key by which the Secret of a GitHub App is known. Parity(flux).
+const GITHUB_APP_KEY: &str = "githubAppID";
+
+/// What an automation works with.
+pub(super) struct GitSource {
+    pub(super) remote: Remote,
+    /// What is fetched.
+    pub(super) reference: Reference,
+    pub(super) push: PushTarget,
+    pub(super) signing_key: Option<SigningKey>,
+}
+
+/// The node of the GitRepository that an automation names.
+pub(super) fn node_of_reference(object: &ImageUpdateAutomation) -> ObjectKey {
+    let reference = &object.spec.source_ref;
+    let own = object.namespace().unwrap_or_default();
+    let namespace = reference.namespace.as_deref().unwrap_or(&own);
+    node_named::<GitRepository>(namespace, &reference.name)
+}
+
+/// What may change without the spec of the automation. Parity(flux): these words are before every cause.
+fn unconfigured(why: &str) -> Outcome {
+    let text = format!("failed configuring source manager: {why}");
+    Outcome::Failed(SOURCE_MANAGER_FAILED, text, Wake::default())
+}
+
+/// Only a change of the spec helps. Parity(flux): these words are behind every cause.
+fn invalid(why: &str) -> Outcome {
+    let text = format!("{why}: invalid source configuration");
+    Outcome::Stalled(INVALID_SOURCE_CONFIGURATION, text)
+}
+
+/// What is wrong with the GitRepository, as the automation says it.
+fn blamed(source: &ObjectKey, outcome: &Outcome) -> Outcome {
+    match outcome {
+        Outcome::Stalled(reason::UNSUPPORTED_FIELD, text) => {
+            Outcome::Stalled(reason::UNSUPPORTED_FIELD, format!("{source}: {text}"))
+        }
+        outcome => unconfigured(outcome.text()),
+    }
+}
+
+/// `spec.git`, which every source needs that there is.
+fn git_spec(spec: &ImageUpdateAutomationSpec) -> Result<&ImageUpdateGitSpec, Outcome> {
+    let kind = spec.source_ref.kind.as_str();
+    if kind != "GitRepository" {
+        return Err(invalid(&format!("source kind '{kind}' not supported")));
+    }
+    let missing = || invalid(&format!("source kind '{kind}' necessitates field .spec.git"));
+    spec.git.as_ref().ok_or_else(missing)
+}
+
+/// Finds the GitRepository `source`, which the automation `node` names, and reads what both name. All of that is watched from
+/// now on.
+///
+/// The credentials are those of the GitRepository's namespace, the key that signs is of the automation's. Parity(flux).
+///
+/// # Errors
+/// Something is missing or means nothing, the automation may not use it, or the API server did not say.
+pub(super) async fn resolve(
+    context: &Context,
+    node: &ObjectKey,
+    object: &ImageUpdateAutomation,
+    source: &ObjectKey,
+) -> Result<GitSource, RunError> {
+    let git = git_spec(&object.spec)?;
+    let is_foreign = source.namespace != node.namespace;
+    if is_foreign && context.settings.no_cross_namespace_refs {
+        let text = format!("can't access '{source}', cross-namespace references have been blocked");
+        return Err(Outcome::Stalled(reason::ACCESS_DENIED, text).into());
+    }
+    let repository = referred(context, source).await?;
+    // Parity(flux): the reference of the automation replaces that of the GitRepository as a whole.
+    let own = git.checkout.as_ref().map(|checkout| &checkout.reference);
+    let checkout = own.or(repository.spec.reference.as_ref());
+    let reference = git_remote::reference(checkout).map_err(|it| unconfigured(it.text()))?;
+    let push = PushTarget::new(git.push.as_ref(), checkout, &reference)?;
+    let mut references = References::new(&context.watcher);
+    let secrets = GitRemoteSecrets::read(&repository, &mut references).await;
+    let key = git.commit.signing_key.as_ref();
+    let signing_key = SigningKey::read(key, &node.namespace, &mut references).await;
+    references.watch(node);
+    let secrets = secrets.map_err(|outcome| unconfigured(outcome.text()))?;
+    refuse_app(&repository, &secrets)?;
+    let remote = secrets.remote(&repository.spec).map_err(|it| blamed(source, &it))?;
+    Ok(GitSource { remote, reference, push, signing_key: signing_key? })
+}
+
+async fn referred(context: &Context, source: &ObjectKey) -> Result<Arc<GitRepository>, RunError> {
+    let ObjectKey { namespace, name, .. } = source;
+    let found = match context.seen::<GitRepository>(namespace, name) {
+        Some(found) => Some(found),
+        // The list of them may not have come yet.
+        None => context.cluster.read::<GitRepository>(namespace, name).await?.map(Arc::new),
+    };
+    found.ok_or_else(|| {
+        let plural = GitRepository::plural(&());
+        let group = GitRepository::group(&());
+        let why = format!(
+            "referenced git repository does not exist: {plural}.{group} \"{name}\" not found"
+        );
+        unconfigured(&why).into()
+    })
+}
+
+/// The Secret of a GitHub App has nothing that other providers use. Parity(flux).
+fn refuse_app(repository: &GitRepository, secrets: &GitRemoteSecrets) -> Result<(), Outcome> {
+    let Some(reference) = &repository.spec.secret_ref else { return Ok(()) };
+    let is_app = repository.spec.provider == Some(GitProvider::GitHub);
+    if is_app || !secrets.secret.contains_key(GITHUB_APP_KEY) {
+        return Ok(());
+    }
+    let namespace = repository.namespace().unwrap_or_default();
+    let why = format!(
+        "secretRef '{namespace}/{}' has github app data but provider is not set to github",
+        reference.name
+    );
+    Err(invalid(&why))
+}
+
+/// Where commits go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PushTarget {
+    /// The branch, without `refs/heads/`.
+    pub(super) branch: String,
+    /// Whether it is the branch that is fetched.
+    pub(super) is_checkout: bool,
+    /// `spec.git.push.refspec`.
+    pub(super) refspec: Option<String>,
+    /// The full name of the reference that the refspec means.
+    destination: Option<String>,
+    options: Vec<String>,
+}
+
+impl PushTarget {
+    /// Parity(flux): without `spec.git.push.branch` it is the branch of the reference that is fetched.
+    ///
+    /// Differs(flux): a refspec that means no reference is refused before anything is pushed.
+    fn new(
+        push: Option<&GitPushSpec>,
+        checkout: Option<&GitRepositoryRef>,
+        reference: &Reference,
+    ) -> Result<Self, Outcome> {
+        let given = push.and_then(|push| push.branch.as_ref());
+        let branch = given.or(checkout.and_then(|checkout| checkout.branch.as_ref()));
+        let branch = branch.cloned().ok_or_else(|| {
+            unconfigured(
+                "push spec not provided, and cannot be inferred from .spec.git.checkout.ref or \
+                 GitRepository .spec.ref",
+            )
+        })?;
+        let refspec = push.and_then(|push| push.refspec.clone());
+        let destination = refspec.as_deref().map(|refspec| match refspec.chars().next() {
+            Some(':') => Err(invalid("push refspec must not specify a deletion")),
+            Some('+') => Err(invalid("push refspec must not specify a force update")),
+            _ => refspec_destination(refspec, &branch).map_err(|it| invalid(&it.to_string())),
+        });
+        let destination = destination.transpose()?;
+        let options = push.into_iter().flat_map(|push| &push.options);
+        Ok(Self {
+            is_checkout: *reference == Reference::Branch(branch.clone()),
+            branch,
+            refspec,
+            destination,
+            options: options.map(|(key, value)| format!("{key}={value}")).collect(),
+        })
+    }
+
+    /// The full name of the branch.
+    pub(super) fn branch_reference(&self) -> String {
+        format!("refs/heads/{}", self.branch)
+    }
+
+    /// Whether an unchanged reference means that there is nothing to do: only then does it say what was pushed before.
+    pub(super) fn is_known_by_checkout(&self) -> bool {
+        self.is_checkout && self.refspec.is_none()
+    }
+
+    /// A push to the branch by this rule, and to the reference of the refspec, which only moves forward.
+    ///
+    /// Differs(flux): there the refspec overwrites what it finds if the push branch is not the one that was fetched.
+    pub(super) fn request(&self, rule: UpdateRule) -> PushRequest {
+        let branch = self.branch_reference();
+        let other = self.destination.iter().filter(|name| **name != branch).cloned();
+        let mut references: Vec<ReferenceUpdate> =
+            other.map(|name| ReferenceUpdate { name, rule: UpdateRule::FastForward }).collect();
+        references.insert(0, ReferenceUpdate { name: branch, rule });
+        PushRequest { references, options: self.options.clone() }
+    }
+}
+
+/// The key with which commits are signed, as it is in its Secret.
+pub(super) struct SigningKey {
+    is_ssh: bool,
+    /// The name of the Secret.
+    secret: String,
+    data: GitSecretData,
+}
+
+impl SigningKey {
+    /// Reads the Secret that the spec names, in the namespace of the automation; `None` if it names none.
+    async fn read(
+        key: Option<&CommitSigningKey>,
+        namespace: &str,
+        references: &mut References,
+    ) -> Result<Option<Self>, Outcome> {
+        let Some(key) = key else { return Ok(None) };
+        let is_ssh = match key.type_.as_deref() {
+            None | Some("gpg") => false,
+            Some("ssh") => true,
+            Some(other) => {
+                return Err(unconfigured(&format!("unknown signing key type {other:?}")));
+            }
+        };
+        let secret = key.secret_ref.name.clone();
+        let data = references.secret(namespace, &secret).await;
+        let data = data.map_err(|error| {
+            unconfigured(&format!("failed to get signing key secret '{secret}': {error}"))
+        })?;
+        let data = data.ok_or_else(|| {
+            let advice = "create it or correct spec.git.commit.signingKey.secretRef";
+            unconfigured(&format!("signing key secret '{namespace}/{secret}' not found; {advice}"))
+        })?;
+        Ok(Some(Self { is_ssh, secret, data }))
+    }
+
+    /// The key, ready to sign. It takes a processor.
+    ///
+    /// # Errors
+    /// It is missing or cannot be used.
+    pub(super) fn signer(&self) -> Result<CommitSigner, Outcome> {
+        let Self { is_ssh, secret, data } = self;
+        let name = if *is_ssh { "identity" } else { "git.asc" };
+        if !data.contains_key(name) {
+            let article = if *is_ssh { "an" } else { "a" };
+            let why =
+                format!("signing key secret '{secret}' does not contain {article} '{name}' key");
+            return Err(unconfigured(&why));
+        }
+        let signer = if *is_ssh { CommitSigner::ssh(data) } else { CommitSigner::open_pgp(data) };
+        signer.map_err(|error| unconfigured(&format!("signing key secret '{secret}': {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn target(push: &Value, checkout: &Value) -> Result<PushTarget, Outcome> {
+        let push: Option<GitPushSpec> = serde_json::from_value(push.clone()).unwrap();
+        let checkout: Option<GitRepositoryRef> = serde_json::from_value(checkout.clone()).unwrap();
+        let reference = git_remote::reference(checkout.as_ref()).unwrap();
+        PushTarget::new(push.as_ref(), checkout.as_ref(), &reference)
+    }
+
+    #[test]
+    fn commits_go_to_the_given_branch_or_to_the_one_that_is_fetched() {
+        for (push, checkout, branch, is_checkout) in [
+            (json!(null), json!({"branch": "main"}), "main", true),
+            (json!({"branch": "main"}), json!({"branch": "main"}), "main", true),
+            (json!({"branch": "auto"}), json!({"branch": "main"}), "auto", false),
+            // Nothing given means the branch `master`, but nothing is pushed there unasked.
+            (json!({"branch": "master"}), json!(null), "master", true),
+            (json!({"branch": "main"}), json!({"tag": "v1", "branch": "main"}), "main", false),
+        ] {
+            let target = target(&push, &checkout).unwrap();
+            assert_eq!((target.branch.as_str(), target.is_checkout), (branch, is_checkout));
+        }
+        for checkout in [json!(null), json!({"tag": "v1"}), json!({"semver": "*"})] {
+            let outcome = target(&json!({"refspec": "HEAD:refs/x"}), &checkout).unwrap_err();
+            let text = outcome.text();
+            assert_eq!(outcome.reason(), SOURCE_MANAGER_FAILED);
+            assert!(text.contains("push spec not provided, and cannot be inferred"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_refspec_is_pushed_beside_the_branch_and_never_forced() {
+        let main = json!({"branch": "main"});
+        let of = |refspec: &str| target(&json!({"refspec": refspec}), &main);
+        let names = |refspec: &str| {
+            let request = of(refspec).unwrap().request(UpdateRule::Overwrite);
+            let names = request.references.iter().map(|it| (it.name.clone(), it.rule.clone()));
+            names.collect::<Vec<_>>()
+        };
+        let branch = ("refs/heads/main".to_owned(), UpdateRule::Overwrite);
+        let review = ("refs/for/main".to_owned(), UpdateRule::FastForward);
+        assert_eq!(names("HEAD:refs/for/main"), [branch.clone(), review]);
+        assert_eq!(names("HEAD:refs/heads/main"), [branch]);
+        for (refspec, text) in [
+            (
+                ":refs/heads/x",
+                "push refspec must not specify a deletion: invalid source configuration",
+            ),
+            (
+                "+refs/heads/main:refs/heads/x",
+                "push refspec must not specify a force update: invalid source configuration",
+            ),
+            (
+                "main",
+                "invalid refspec `main`: it must be `source:destination`: invalid source configuration",
+            ),
+        ] {
+            let outcome = of(refspec).unwrap_err();
+            assert!(matches!(outcome, Outcome::Stalled(INVALID_SOURCE_CONFIGURATION, _)));
+            assert_eq!(outcome.text(), text);
+        }
+    }
+
+    #[test]
+    fn push_options_are_keys_with_values() {
+        let push = json!({"options": {"merge_request.target": "main", "ci.skip": ""}});
+        let target = target(&push, &json!({"branch": "main"})).unwrap();
+        let request = target.request(UpdateRule::FastForward);
+        assert_eq!(request.options, ["ci.skip=", "merge_request.target=main"]);
+    }
+
+    #[test]
+    fn only_git_is_a_source_and_it_needs_its_part_of_the_spec() {
+        let text = |spec: Value| {
+            let spec: ImageUpdateAutomationSpec = serde_json::from_value(spec).unwrap();
+            git_spec(&spec).unwrap_err().text().to_owned()
+        };
+        assert_eq!(
+            text(json!({"sourceRef": {"kind": "OCIRepository", "name": "a"}})),
+            "source kind 'OCIRepository' not supported: invalid source configuration"
+        );
+        assert_eq!(
+            text(json!({"sourceRef": {"kind": "GitRepository", "name": "a"}})),
+            "source kind 'GitRepository' necessitates field .spec.git: invalid source configuration"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_repository_is_said_of_the_repository() {
+        let source = ObjectKey::new("source.toolkit.fluxcd.io", "GitRepository", "apps", "app");
+        let unsupported = Outcome::Stalled(
+            reason::UNSUPPORTED_FIELD,
+            "spec.provider is not supported".to_owned(),
+        );
+        let outcome = blamed(&source, &unsupported);
+        assert_eq!(outcome.text(), "GitRepository/apps/app: spec.provider is not supported");
+        let invalid = Outcome::Stalled(reason::INVALID_URL, "invalid URL".to_owned());
+        let outcome = blamed(&source, &invalid);
+        assert_eq!(outcome.text(), "failed configuring source manager: invalid URL");
+        assert!(matches!(outcome, Outcome::Failed(SOURCE_MANAGER_FAILED, ..)), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_signing_key_that_is_missing_is_named() {
+        for (is_ssh, text) in [
+            (false, "signing key secret 'key' does not contain a 'git.asc' key"),
+            (true, "signing key secret 'key' does not contain an 'identity' key"),
+        ] {
+            let key = SigningKey { is_ssh, secret: "key".to_owned(), data: GitSecretData::new() };
+            let outcome = key.signer().unwrap_err();
+            assert_eq!(outcome.text(), format!("failed configuring source manager: {text}"));
+        }
+        let data = GitSecretData::from([("git.asc".to_owned(), b"hunter2".to_vec())]);
+        let key = SigningKey { is_ssh: false, secret: "key".to_owned(), data };
+        let outcome = key.signer().unwrap_err();
+        assert!(!outcome.text().contains("hunter2"), "{outcome:?}");
+    }
+}

@@ -1,0 +1,193 @@
+//! The result of a run of an automation, and what is said of it: status, events and log.
+//!
+//! Elsewhere: conditions, which are derived from the outcome (`crate::run`).
+
+use std::collections::BTreeMap;
+
+use crds::Time;
+use crds::image::{ImageRef, ImageUpdateAutomationStatus};
+use image::Change;
+use jiff::Timestamp;
+use reconcile::{ObjectKey, reason};
+use windlass_cluster::events::{Event, Severity};
+use windlass_runtime::audit::cut;
+
+use super::update::{PushedCommit, UpdateReport};
+
+/// The reason of an event about files and markers without effect.
+const MARKERS_IGNORED: &str = "MarkersIgnored";
+
+/// Bytes of an event about a commit, which has the whole message of the commit.
+const MAX_EVENT_BYTES: usize = 16 << 10;
+
+/// Bytes of the list of changes with which an event comes.
+const MAX_CHANGES_BYTES: usize = 4 << 10;
+
+/// Bytes of a value or a finding in logs and events.
+const MAX_TEXT_BYTES: usize = 300;
+
+/// Changes of a commit that are logged.
+const MAX_LOGGED_CHANGES: usize = 100;
+
+/// Files and markers without effect that an event lists.
+const MAX_LISTED_FINDINGS: usize = 10;
+
+/// What an event has in its metadata: which policy set which value to what.
+const CHANGES_KEY: &str = "image.toolkit.fluxcd.io/changes";
+
+/// What a run found that came to its end.
+pub(super) struct AutomationResult {
+    /// The results that the files have.
+    pub(super) policies: BTreeMap<String, ImageRef>,
+    /// What was done; `None` if nothing changed since the last run.
+    pub(super) update: Option<UpdateReport>,
+    /// The branch to which commits go.
+    pub(super) branch: String,
+    /// The refspec by which they go to another reference, too.
+    pub(super) refspec: Option<String>,
+}
+
+impl AutomationResult {
+    /// The commit that was pushed.
+    pub(super) fn pushed(&self) -> Option<&PushedCommit> {
+        self.update.as_ref()?.pushed.as_ref()
+    }
+
+    /// Says in the status what was found.
+    pub(super) fn show(&self, status: &mut ImageUpdateAutomationStatus, now: Timestamp) {
+        let Some(update) = &self.update else { return };
+        status.observed_policies.clone_from(&self.policies);
+        status.observed_source_revision = Some(update.revision.clone());
+        if let Some(pushed) = &update.pushed {
+            status.last_push_commit = Some(pushed.commit.clone());
+            status.last_push_time = Some(Time(now));
+        }
+    }
+
+    /// The event about a commit that was pushed.
+    pub(super) fn event(&self, pushed: &PushedCommit) -> Event {
+        let message = pushed.text(&self.branch, self.refspec.as_deref());
+        let changes: Vec<String> =
+            pushed.changes.iter().take(MAX_LOGGED_CHANGES).map(change_text).collect();
+        let changes = cut(&changes.join("; "), MAX_CHANGES_BYTES);
+        Event {
+            severity: Severity::Info,
+            reason: reason::SUCCEEDED.to_string(),
+            message: cut(&message, MAX_EVENT_BYTES),
+            metadata: BTreeMap::from([(CHANGES_KEY.to_owned(), changes)]),
+        }
+    }
+}
+
+/// A text of a repository for logs and events.
+fn shown(text: &str) -> String {
+    cut(&text.replace(char::is_control, " "), MAX_TEXT_BYTES)
+}
+
+fn change_text(change: &Change) -> String {
+    let Change { old_value, new_value, setter } = change;
+    format!("{}: {} -> {}", shown(setter), shown(old_value), shown(new_value))
+}
+
+/// Logs which policy set which value to what.
+pub(super) fn log_changes(node: &ObjectKey, pushed: &PushedCommit) {
+    for change in pushed.changes.iter().take(MAX_LOGGED_CHANGES) {
+        tracing::info!(
+            controller_kind = node.kind,
+            name = node.name,
+            namespace = node.namespace,
+            commit = pushed.commit,
+            policy = shown(&change.setter),
+            old = shown(&change.old_value),
+            new = shown(&change.new_value),
+            "image updated"
+        );
+    }
+}
+
+/// The event about files and markers without effect; `None` if that was reported already. `known` is what was.
+pub(super) fn ignored(known: &mut String, findings: &[String]) -> Option<Event> {
+    let listed: Vec<String> =
+        findings.iter().take(MAX_LISTED_FINDINGS).map(|finding| shown(finding)).collect();
+    let message = match findings.len().saturating_sub(MAX_LISTED_FINDINGS) {
+        _ if findings.is_empty() => String::new(),
+        0 => format!("markers without effect: {}", listed.join("; ")),
+        more => format!("markers without effect: {}; and {more} more", listed.join("; ")),
+    };
+    if message == *known {
+        return None;
+    }
+    known.clone_from(&message);
+    (!message.is_empty()).then(|| Event {
+        severity: Severity::Info,
+        reason: MARKERS_IGNORED.to_owned(),
+        message,
+        metadata: BTreeMap::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(tag: &str) -> ImageRef {
+        ImageRef { name: "r.io/web".to_owned(), tag: tag.to_owned(), digest: None }
+    }
+
+    fn pushed() -> PushedCommit {
+        let [old_value, new_value, setter] =
+            ["r.io/web:1", "r.io/web:2", "apps:web"].map(str::to_owned);
+        PushedCommit {
+            commit: "0123456789abcdef0123456789abcdef01234567".to_owned(),
+            message: "update".to_owned(),
+            changes: vec![Change { old_value, new_value, setter }],
+        }
+    }
+
+    fn result(update: Option<UpdateReport>) -> AutomationResult {
+        let policies = BTreeMap::from([("web".to_owned(), version("2"))]);
+        AutomationResult { policies, update, branch: "main".to_owned(), refspec: None }
+    }
+
+    #[test]
+    fn a_commit_is_shown_in_the_status_until_the_next_one() {
+        let now = "2026-11-24T10:00:00Z".parse().unwrap();
+        let mut status = ImageUpdateAutomationStatus::default();
+        let update = |revision: &str, pushed: Option<PushedCommit>| {
+            let revision = revision.to_owned();
+            result(Some(UpdateReport { revision, pushed, findings: Vec::new() }))
+        };
+        update("main@sha1:2", Some(pushed())).show(&mut status, now);
+        assert_eq!(status.last_push_commit, Some(pushed().commit));
+        assert_eq!(status.last_push_time, Some(Time(now)));
+        assert_eq!(status.observed_source_revision.as_deref(), Some("main@sha1:2"));
+        assert_eq!(status.observed_policies["web"], version("2"));
+        let before = status.clone();
+        result(None).show(&mut status, now);
+        assert_eq!(status, before, "nothing changed since the last run");
+        update("main@sha1:3", None).show(&mut status, now);
+        assert_eq!(status.observed_source_revision.as_deref(), Some("main@sha1:3"));
+        assert_eq!(status.last_push_commit, before.last_push_commit);
+    }
+
+    #[test]
+    fn the_event_of_a_commit_says_which_policy_set_what() {
+        let event = result(None).event(&pushed());
+        assert_eq!(event.message, "pushed commit '0123456' to branch 'main'\nupdate");
+        assert_eq!(event.metadata[CHANGES_KEY], "apps:web: r.io/web:1 -> r.io/web:2");
+        let long = PushedCommit { message: "x".repeat(1 << 20), ..pushed() };
+        assert!(result(None).event(&long).message.len() < 2 * MAX_EVENT_BYTES);
+    }
+
+    #[test]
+    fn markers_without_effect_are_reported_once() {
+        let mut known = String::new();
+        let findings: Vec<String> = (0..12).map(|n| format!("a.yaml:{n}: \nno policy")).collect();
+        let event = ignored(&mut known, &findings).unwrap();
+        assert!(event.message.starts_with("markers without effect: a.yaml:0:  no policy; "));
+        assert!(event.message.ends_with("; and 2 more"), "{}", event.message);
+        assert_eq!(ignored(&mut known, &findings), None);
+        assert_eq!(ignored(&mut known, &[]), None);
+        assert!(ignored(&mut known, &findings[..1]).is_some());
+    }
+}

@@ -1,0 +1,205 @@
+//! Setting values in the files of a repository: which files, what changes, what was left out.
+//!
+//! Elsewhere: markers and values (engine `image`), where the files come from and go to (`update`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use image::{
+    Checkout, CheckoutEntry, FileProblem, MarkedFile, Rewrite, RewriteLimits, RewriteMode,
+    Rewriter, Setters, UnreadMarker, UpdateResult,
+};
+use sources::git::TreeEntryKind;
+use sources::git::push::{FileChange, FileMode};
+
+/// Bytes of the targets of all symbolic links of a repository.
+const MAX_LINK_BYTES: usize = 16 << 20;
+
+/// What an update does to the files of a repository.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct RewrittenFiles {
+    /// By their paths from the root.
+    pub(super) changes: BTreeMap<String, FileChange>,
+    /// The values that change.
+    pub(super) result: UpdateResult,
+    /// Files that were left out and markers that set nothing, for people.
+    pub(super) findings: Vec<String>,
+}
+
+/// The files of a repository, and what of them is updated.
+pub(super) struct RepositoryFiles<'f> {
+    /// All files, links and submodules by their paths.
+    pub(super) kinds: &'f BTreeMap<&'f str, TreeEntryKind>,
+    /// `spec.update.path`.
+    pub(super) path: &'f str,
+    /// Policies that the selector leaves out, as `namespace:name`: their markers are those of other automations.
+    pub(super) others: &'f BTreeSet<String>,
+}
+
+impl RepositoryFiles<'_> {
+    /// Sets values at markers; `read` gives the bytes of a file or the target of a link.
+    ///
+    /// # Errors
+    /// Says in Flux's words why nothing is updated.
+    pub(super) fn rewrite(
+        &self,
+        setters: &Setters,
+        read: impl Fn(&str) -> Result<Vec<u8>, String>,
+    ) -> Result<RewrittenFiles, String> {
+        let selection = self.checkout(&read)?.select("", self.path).map_err(|e| e.to_string())?;
+        let limits = RewriteLimits::default();
+        let mut rewriter = Rewriter::new(setters, RewriteMode::KeepBytes, limits);
+        let mut paths = BTreeMap::new();
+        for MarkedFile { name, path } in &selection.files {
+            rewriter.file(name, &read(path)?);
+            paths.insert(name.as_str(), path.as_str());
+        }
+        let rewrite = rewriter.finish("").map_err(|error| error.to_string())?;
+        let findings = self.findings(&rewrite, &selection.outside);
+        let Rewrite { files, result, .. } = rewrite;
+        let changes = files.into_iter().map(|(name, text)| {
+            let path = paths.get(name.as_str()).copied().unwrap_or(name.as_str()).to_owned();
+            (path, FileChange::Write { bytes: text.into_bytes(), mode: FileMode::AsBefore })
+        });
+        Ok(RewrittenFiles { changes: changes.collect(), result, findings })
+    }
+
+    /// The files and links of the repository; what is in a submodule belongs to another one.
+    fn checkout(
+        &self,
+        read: &impl Fn(&str) -> Result<Vec<u8>, String>,
+    ) -> Result<Checkout, String> {
+        let mut entries = BTreeMap::new();
+        let mut link_bytes = 0;
+        for (path, kind) in self.kinds {
+            let entry = match kind {
+                TreeEntryKind::File { .. } => CheckoutEntry::File,
+                TreeEntryKind::Symlink => {
+                    let target = read(path)?;
+                    link_bytes += target.len();
+                    if link_bytes > MAX_LINK_BYTES {
+                        return Err(format!(
+                            "the targets of the symbolic links together exceed {MAX_LINK_BYTES} bytes"
+                        ));
+                    }
+                    CheckoutEntry::Link(String::from_utf8_lossy(&target).into_owned())
+                }
+                TreeEntryKind::Submodule => continue,
+            };
+            entries.insert((*path).to_owned(), entry);
+        }
+        Ok(Checkout::new(entries))
+    }
+
+    /// What people should know of files and markers that had no effect.
+    ///
+    /// Differs(flux): there nothing is said of them.
+    fn findings(&self, rewrite: &Rewrite, outside: &[String]) -> Vec<String> {
+        let is_of_other = |marker: &&UnreadMarker| {
+            let policy = marker.setter.as_deref().and_then(policy_of);
+            policy.is_some_and(|policy| self.others.contains(policy))
+        };
+        let markers = rewrite.unread.iter().filter(|marker| !is_of_other(marker));
+        let out = "the symbolic link leads out of the repository";
+        let links = outside.iter().map(|path| format!("{path}: {out}"));
+        let files = rewrite.problems.iter().map(FileProblem::to_string);
+        files.chain(links).chain(markers.map(UnreadMarker::to_string)).collect()
+    }
+}
+
+/// The policy that a setter names: `namespace:name`, without the part of the image behind it.
+fn policy_of(setter: &str) -> Option<&str> {
+    let (namespace, rest) = setter.split_once(':')?;
+    let name = rest.split(':').next().unwrap_or_default();
+    setter.get(..namespace.len() + 1 + name.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use image::{ImageRef, PolicyResult};
+
+    use super::*;
+
+    const WEB: &str = "image: r.io/web:1 # {\"$imagepolicy\": \"apps:web\"}\n";
+
+    fn setters() -> Setters {
+        let [name, tag, digest] = ["r.io/web", "2", ""].map(str::to_owned);
+        let latest = Some(ImageRef { name, tag, digest });
+        let [namespace, name] = ["apps", "web"].map(str::to_owned);
+        Setters::new(&[PolicyResult { namespace, name, latest }]).unwrap()
+    }
+
+    fn rewrite(files: &[(&str, &str)], path: &str) -> Result<RewrittenFiles, String> {
+        let content: BTreeMap<&str, &str> =
+            files.iter().map(|(path, text)| (path.trim_end_matches('@'), *text)).collect();
+        let kind = |path: &str| match path.ends_with('@') {
+            true => TreeEntryKind::Symlink,
+            false => TreeEntryKind::File { is_executable: false },
+        };
+        let kinds = files.iter().map(|(path, _)| (path.trim_end_matches('@'), kind(path)));
+        let kinds = kinds.collect();
+        let others = BTreeSet::from(["apps:db".to_owned()]);
+        let files = RepositoryFiles { kinds: &kinds, path, others: &others };
+        files.rewrite(&setters(), |path| {
+            let text = content.get(path).ok_or_else(|| format!("{path} is not there"))?;
+            Ok(text.as_bytes().to_vec())
+        })
+    }
+
+    fn written(files: &RewrittenFiles) -> Vec<(&str, String)> {
+        let text = |change: &FileChange| match change {
+            FileChange::Write { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
+            FileChange::Remove => "removed".to_owned(),
+        };
+        files.changes.iter().map(|(path, change)| (path.as_str(), text(change))).collect()
+    }
+
+    #[test]
+    fn values_at_markers_are_set_in_the_files_of_the_path_only() {
+        let expected = WEB.replace("web:1", "web:2");
+        let all = [("apps/a.yaml", WEB), ("apps/b.txt", WEB), ("infra/c.yaml", WEB)];
+        let files = rewrite(&all, "./apps").unwrap();
+        assert_eq!(written(&files), [("apps/a.yaml", expected.clone())]);
+        let changes = files.result.changes();
+        let [change] = changes[..] else { unreachable!("one value changes") };
+        assert_eq!(change.setter, "apps:web");
+        assert_eq!(
+            (change.old_value.as_str(), change.new_value.as_str()),
+            ("r.io/web:1", "r.io/web:2")
+        );
+        assert_eq!(written(&rewrite(&all, "").unwrap()).len(), 2);
+        assert!(rewrite(&[("a.yaml", expected.as_str())], "").unwrap().changes.is_empty());
+        let error = rewrite(&all, "none").unwrap_err();
+        assert_eq!(error, "walking path for files: lstat /none: no such file or directory");
+    }
+
+    #[test]
+    fn a_link_is_followed_inside_of_the_repository_and_not_out_of_it() {
+        let expected = WEB.replace("web:1", "web:2");
+        let all = [
+            ("apps/in.yaml@", "../shared/text"),
+            ("apps/out.yaml@", "../../etc/passwd.yaml"),
+            ("apps/root.yaml@", "/etc/passwd.yaml"),
+            ("shared/text", WEB),
+        ];
+        let files = rewrite(&all, "apps").unwrap();
+        assert_eq!(written(&files), [("shared/text", expected)]);
+        let out = "the symbolic link leads out of the repository";
+        let findings = ["apps/out.yaml", "apps/root.yaml"].map(|path| format!("{path}: {out}"));
+        assert_eq!(files.findings, findings);
+        let target = "x".repeat(MAX_LINK_BYTES + 1);
+        let error = rewrite(&[("a.yaml@", target.as_str())], "").unwrap_err();
+        assert!(error.contains("symbolic links together exceed"), "{error}");
+    }
+
+    #[test]
+    fn markers_that_set_nothing_are_found_unless_another_automation_has_their_policy() {
+        let marked = |policy: &str| format!("image: x:1 # {{\"$imagepolicy\": \"{policy}\"}}\n");
+        let of =
+            |policy: &str| rewrite(&[("a.yaml", marked(policy).as_str())], "").unwrap().findings;
+        assert_eq!(of("apps:db:tag"), Vec::<String>::new());
+        assert_eq!(of("apps:none"), ["a.yaml:1: no policy of the automation sets `apps:none`"]);
+        let broken = format!("{WEB}---\na: [\n");
+        let files = rewrite(&[("a.yaml", broken.as_str())], "").unwrap();
+        assert!(files.findings.iter().any(|it| it.starts_with("a.yaml")), "{:?}", files.findings);
+    }
+}

@@ -1,0 +1,408 @@
+//! An update of a repository: fetch, set values, commit, push, and all of that once more if another writer was faster.
+//!
+//! All of it blocks. Elsewhere: whether it is due and what is said of it (the run), which values are set where (`rewrite`),
+//! objects and connections of Git (`sources::git`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use golang::time::{Time as GoTime, Zone};
+use image::{
+    Change, CommitData, CommitEnvironment, CommitMessageError, PolicyResult, REQUIRED_STACK_BYTES,
+    Setters, UpdateResult, commit_message,
+};
+use jiff::Timestamp;
+use reconcile::{Outcome, Reason, Wake};
+use sources::git::push::{
+    CommitDetails, CommitIdentity, CommitSigner, PushError, RejectionCause, UpdateRule, Workspace,
+    is_ancestor,
+};
+use sources::git::{Context as GitContext, Error, GitSnapshot, Reference, Revision, fetch, tip};
+use sources::reason::GIT_OPERATION_FAILED;
+use windlass_cluster::error::chain;
+use windlass_runtime::time_limit::LONGEST_TIMEOUT;
+
+use super::git_source::GitSource;
+use super::rewrite::{RepositoryFiles, RewrittenFiles};
+
+/// Values could not be set. Parity(flux).
+const UPDATE_FAILED: Reason = Reason::new("UpdateFailed");
+
+/// The template of the commit message has a field that is gone. Parity(flux).
+const REMOVED_TEMPLATE_FIELD: Reason = Reason::new("RemovedTemplateField");
+
+/// How often a push is tried in one run where others push to the same branch.
+///
+/// Differs(flux): there the next run tries.
+const MAX_PUSH_ATTEMPTS: usize = 4;
+
+/// What an update does.
+pub(super) struct Update {
+    /// Where from and where to.
+    pub(super) source: GitSource,
+    /// `spec.update.path`.
+    pub(super) path: String,
+    /// The values.
+    pub(super) policies: Vec<PolicyResult>,
+    /// Policies of the namespace that the selector leaves out, as `namespace:name`.
+    pub(super) others: BTreeSet<String>,
+    /// How it is committed.
+    pub(super) commit: CommitPlan,
+}
+
+/// What a commit says.
+pub(super) struct CommitPlan {
+    /// The namespace of the automation.
+    pub(super) namespace: String,
+    /// Its name.
+    pub(super) name: String,
+    /// The template of the message.
+    pub(super) template: String,
+    /// What the template has as `.Values`.
+    pub(super) values: BTreeMap<String, String>,
+    /// Who writes and commits.
+    pub(super) author: CommitIdentity,
+}
+
+/// What an update came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct UpdateReport {
+    /// The revision of the source in which the files are up to date.
+    pub(super) revision: String,
+    /// The commit, if one was needed.
+    pub(super) pushed: Option<PushedCommit>,
+    /// Files that were left out and markers that set nothing.
+    pub(super) findings: Vec<String>,
+}
+
+/// A commit that the server has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PushedCommit {
+    /// Its hash.
+    pub(super) commit: String,
+    /// Its message.
+    pub(super) message: String,
+    /// The values that it sets, each once.
+    pub(super) changes: Vec<Change>,
+}
+
+/// What one attempt came to.
+enum Attempt {
+    /// The repository is up to date.
+    Done(UpdateReport),
+    /// Another writer was faster.
+    Outdated(Outcome),
+    /// The server did not say whether it has the commit.
+    Unanswered(PushedCommit, Outcome),
+}
+
+/// The commit that an update builds on.
+struct Base {
+    snapshot: GitSnapshot,
+    /// What may be at the branch before.
+    rule: UpdateRule,
+    /// The revision that was fetched, or would be if the push branch did not exist.
+    revision: Revision,
+    /// Whether it is the push branch, which may have been merged since.
+    is_push_branch: bool,
+}
+
+/// What an attempt has of the spec and of the process.
+struct Tools<'t> {
+    git: &'t GitContext,
+    setters: Setters,
+    signer: Option<CommitSigner>,
+}
+
+fn wake_of(error: &Error) -> Wake {
+    match error {
+        Error::Busy { busy, .. } => Wake::at(busy.until),
+        _ => Wake::default(),
+    }
+}
+
+/// Parity(flux): these words are before every cause.
+pub(super) fn not_fetched(error: &Error) -> Outcome {
+    let text = format!("failed to checkout source: {}", chain(error));
+    Outcome::Failed(GIT_OPERATION_FAILED, text, wake_of(error))
+}
+
+/// Parity(flux): these words are before every cause.
+fn not_applied(why: &str) -> Outcome {
+    let text = format!("failed to apply policies: {why}");
+    Outcome::Failed(UPDATE_FAILED, text, Wake::default())
+}
+
+/// Parity(flux): these words are before every cause.
+fn not_committed(why: &str) -> Outcome {
+    let text = format!("failed to update source: {why}");
+    Outcome::Failed(GIT_OPERATION_FAILED, text, Wake::default())
+}
+
+/// Parity(flux): these words are before every cause.
+fn not_pushed(error: &PushError) -> Outcome {
+    let wake = match error {
+        PushError::Failed(error) | PushError::Unanswered(error) => wake_of(error),
+        _ => Wake::default(),
+    };
+    let text = format!("failed to update source: failed to push to remote: {}", chain(error));
+    Outcome::Failed(GIT_OPERATION_FAILED, text, wake)
+}
+
+impl Update {
+    /// Brings the repository up to date.
+    ///
+    /// # Errors
+    /// Says in Flux's words what failed. If the server has a commit nevertheless, the next update finds it.
+    pub(super) fn run(&self, git: &GitContext) -> Result<UpdateReport, Outcome> {
+        let setters =
+            Setters::new(&self.policies).map_err(|error| not_applied(&error.to_string()))?;
+        let signer = self.source.signing_key.as_ref().map(|key| key.signer()).transpose()?;
+        let tools = Tools { git, setters, signer };
+        let began = Instant::now();
+        let mut unanswered = None;
+        let mut attempts = 1;
+        loop {
+            let failure = match self.attempt(&tools, unanswered.as_ref())? {
+                Attempt::Done(report) => return Ok(report),
+                Attempt::Outdated(failure) => failure,
+                Attempt::Unanswered(pushed, failure) => {
+                    unanswered = Some(pushed);
+                    failure
+                }
+            };
+            if attempts == MAX_PUSH_ATTEMPTS || began.elapsed() > LONGEST_TIMEOUT {
+                return Err(failure);
+            }
+            attempts += 1;
+        }
+    }
+
+    fn attempt(
+        &self,
+        tools: &Tools<'_>,
+        unanswered: Option<&PushedCommit>,
+    ) -> Result<Attempt, Outcome> {
+        let mut base = self.base(tools.git).map_err(|error| not_fetched(&error))?;
+        if let Some(pushed) = unanswered
+            && pushed.commit == base.snapshot.commit.sha
+        {
+            let pushed = Some(pushed.clone());
+            return Ok(self.done(&base, pushed, Vec::new()));
+        }
+        let mut files = self.rewritten(&base.snapshot, tools)?;
+        if base.is_push_branch && !files.changes.is_empty() && self.is_merged(&base, tools.git)? {
+            let head = Some(base.snapshot.commit.sha.clone());
+            base = self.on_checkout(head, tools.git).map_err(|error| not_fetched(&error))?;
+            files = self.rewritten(&base.snapshot, tools)?;
+        }
+        let RewrittenFiles { changes, result, findings } = files;
+        if changes.is_empty() {
+            return Ok(self.done(&base, None, findings));
+        }
+        let message = self.commit.message(&result)?;
+        let remote = &self.source.remote;
+        let mut workspace =
+            Workspace::on(&base.snapshot, remote).map_err(|error| not_committed(&chain(&error)))?;
+        let details = self.commit.details(message.clone());
+        let commit = workspace
+            .commit(&changes, &details, tools.signer.as_ref())
+            .map_err(|error| not_committed(&chain(&error)))?;
+        let Some(commit) = commit else { return Ok(self.done(&base, None, findings)) };
+        let changes = result.changes().into_iter().cloned().collect();
+        let pushed = PushedCommit { commit, message, changes };
+        let request = self.source.push.request(base.rule.clone());
+        match workspace.push(&request, remote, tools.git) {
+            Ok(_) => Ok(self.done(&base, Some(pushed), findings)),
+            Err(error) => self.not_accepted(&error, pushed),
+        }
+    }
+
+    /// What a push that failed means: whether another attempt may help at once.
+    fn not_accepted(&self, error: &PushError, pushed: PushedCommit) -> Result<Attempt, Outcome> {
+        let failure = not_pushed(error);
+        match error {
+            PushError::Unanswered(_) => Ok(Attempt::Unanswered(pushed, failure)),
+            // That another reference, to which the refspec leads, is elsewhere is not changed by fetching.
+            PushError::Rejected(rejection)
+                if rejection.cause == RejectionCause::Outdated
+                    && rejection
+                        .references
+                        .iter()
+                        .any(|it| it.name == self.source.push.branch_reference()) =>
+            {
+                Ok(Attempt::Outdated(failure))
+            }
+            _ => Err(failure),
+        }
+    }
+
+    /// The end of an attempt after which the repository is up to date.
+    fn done(&self, base: &Base, pushed: Option<PushedCommit>, findings: Vec<String>) -> Attempt {
+        let revision = match &pushed {
+            Some(pushed) if self.source.push.is_checkout => {
+                Revision { sha: pushed.commit.clone(), ..base.revision.clone() }
+            }
+            _ => base.revision.clone(),
+        };
+        Attempt::Done(UpdateReport { revision: revision.to_string(), pushed, findings })
+    }
+
+    /// The commit to build on: what is fetched, or the push branch where it exists and is another one.
+    ///
+    /// Parity(flux): a push branch is not brought up to date with the branch that is fetched.
+    fn base(&self, git: &GitContext) -> Result<Base, Error> {
+        let GitSource { remote, reference, push, .. } = &self.source;
+        if push.is_checkout {
+            let snapshot = fetch(remote, reference, git)?;
+            let revision = snapshot.revision.clone();
+            let rule = UpdateRule::FastForward;
+            return Ok(Base { snapshot, rule, revision, is_push_branch: false });
+        }
+        let branch = Reference::Branch(push.branch.clone());
+        let head = match tip(remote, &branch, git) {
+            Ok(tip) => Some(tip.sha),
+            Err(Error::NoSuchRef { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let checkout = tip(remote, reference, git)?;
+        if head.is_none() || head.as_deref() == Some(checkout.sha.as_str()) {
+            return self.on_checkout(head, git);
+        }
+        let snapshot = fetch(remote, &branch, git)?;
+        let rule = UpdateRule::OverwriteOnly(Some(snapshot.commit.sha.clone()));
+        let revision = Revision::new(reference, &checkout);
+        Ok(Base { snapshot, rule, revision, is_push_branch: true })
+    }
+
+    /// What is fetched, to be pushed to a branch that is at `head` or that is not there.
+    fn on_checkout(&self, head: Option<String>, git: &GitContext) -> Result<Base, Error> {
+        let snapshot = fetch(&self.source.remote, &self.source.reference, git)?;
+        let revision = snapshot.revision.clone();
+        let rule = UpdateRule::OverwriteOnly(head);
+        Ok(Base { snapshot, rule, revision, is_push_branch: false })
+    }
+
+    /// Whether everything of the push branch is in what is fetched, so that it begins anew there.
+    ///
+    /// Differs(flux): there commits pile up on a branch that was merged and not deleted.
+    fn is_merged(&self, base: &Base, git: &GitContext) -> Result<bool, Outcome> {
+        let head = &base.snapshot.commit.sha;
+        match is_ancestor(&self.source.remote, &base.revision.sha, head, git) {
+            // Where the history is too long for the server or for the limits, the branch goes on as in Flux.
+            Err(Error::TooLarge { .. } | Error::TimedOut { .. } | Error::Refused { .. }) => {
+                Ok(false)
+            }
+            known => known.map_err(|error| not_fetched(&error)),
+        }
+    }
+
+    fn rewritten(
+        &self,
+        snapshot: &GitSnapshot,
+        tools: &Tools<'_>,
+    ) -> Result<RewrittenFiles, Outcome> {
+        let listing = snapshot.entries().map_err(|error| not_applied(&chain(&error)))?;
+        let entries: BTreeMap<_, _> =
+            listing.entries.iter().map(|entry| (entry.path.as_str(), entry)).collect();
+        let kinds = entries.iter().map(|(path, entry)| (*path, entry.kind)).collect();
+        let files = RepositoryFiles { kinds: &kinds, path: &self.path, others: &self.others };
+        let rewritten = files.rewrite(&tools.setters, |path| match entries.get(path) {
+            Some(entry) => snapshot.read(entry).map_err(|error| chain(&error)),
+            None => Err(format!("`{path}` is not in the repository")),
+        });
+        rewritten.map_err(|why| not_applied(&why))
+    }
+}
+
+impl CommitPlan {
+    /// The message of a commit of these changes.
+    fn message(&self, changed: &UpdateResult) -> Result<String, Outcome> {
+        let now = Timestamp::now();
+        let nanoseconds = i64::from(now.subsec_nanosecond());
+        let environment = CommitEnvironment {
+            now: GoTime::from_unix(now.as_second(), nanoseconds, Zone::Utc),
+            random: Arc::new(windlass_runtime::random::fill),
+        };
+        let values = Some(&self.values).filter(|values| !values.is_empty());
+        let data = CommitData { namespace: &self.namespace, name: &self.name, changed, values };
+        let made = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("commit message".to_owned());
+            let work = || commit_message(&self.template, &data, &environment);
+            let thread = thread.stack_size(REQUIRED_STACK_BYTES).spawn_scoped(scope, work);
+            thread.ok()?.join().ok()
+        });
+        match made {
+            Some(Ok(message)) => Ok(message),
+            Some(Err(error @ CommitMessageError::RemovedField { .. })) => {
+                Err(Outcome::Stalled(REMOVED_TEMPLATE_FIELD, error.to_string()))
+            }
+            Some(Err(error)) => Err(not_committed(&error.to_string())),
+            None => Err(not_committed("the commit message could not be made, retrying")),
+        }
+    }
+
+    fn details(&self, message: String) -> CommitDetails {
+        let author = self.author.clone();
+        CommitDetails { committer: author.clone(), author, message, at: Timestamp::now() }
+    }
+}
+
+impl PushedCommit {
+    /// What is said of it. Parity(flux): these are its words.
+    pub(super) fn text(&self, branch: &str, refspec: Option<&str>) -> String {
+        let Self { commit, message, .. } = self;
+        let short = commit.get(..7).unwrap_or(commit);
+        let refspec = refspec.map(|refspec| format!(" and refspecs '{refspec}'"));
+        let refspec = refspec.unwrap_or_default();
+        let line_break = if message.is_empty() { "" } else { "\n" };
+        format!("pushed commit '{short}' to branch '{branch}'{refspec}{line_break}{message}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(template: &str) -> CommitPlan {
+        let [namespace, name, email] = ["apps", "web", "a@example.com"].map(str::to_owned);
+        CommitPlan {
+            namespace,
+            name,
+            template: template.to_owned(),
+            values: BTreeMap::from([("ticket".to_owned(), "OPS-1".to_owned())]),
+            author: CommitIdentity { name: "Bot".to_owned(), email },
+        }
+    }
+
+    #[test]
+    fn a_message_is_that_of_the_template_and_a_field_that_is_gone_is_not_retried() {
+        let message = |template: &str| plan(template).message(&UpdateResult::default());
+        assert_eq!(message(""), Ok("Update from image update automation".to_owned()));
+        let template = "{{ .AutomationObject }} {{ .Values.ticket }}";
+        assert_eq!(message(template), Ok("apps/web OPS-1".to_owned()));
+        let removed = message("{{ .Updated.Files }}").unwrap_err();
+        assert!(matches!(removed, Outcome::Stalled(REMOVED_TEMPLATE_FIELD, _)), "{removed:?}");
+        let failed = message("{{ .Nope }}").unwrap_err();
+        assert!(matches!(failed, Outcome::Failed(GIT_OPERATION_FAILED, ..)), "{failed:?}");
+        let text = failed.text();
+        assert!(text.starts_with("failed to update source: failed to run template"), "{text}");
+    }
+
+    #[test]
+    fn a_push_is_reported_in_the_words_of_flux() {
+        let pushed = |message: &str| {
+            let commit = "0123456789abcdef0123456789abcdef01234567".to_owned();
+            PushedCommit { commit, message: message.to_owned(), changes: Vec::new() }
+        };
+        assert_eq!(
+            pushed("one\ntwo").text("main", None),
+            "pushed commit '0123456' to branch 'main'\none\ntwo"
+        );
+        assert_eq!(
+            pushed("").text("auto", Some("HEAD:refs/for/main")),
+            "pushed commit '0123456' to branch 'auto' and refspecs 'HEAD:refs/for/main'"
+        );
+    }
+}
