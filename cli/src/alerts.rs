@@ -17,14 +17,14 @@ use serde::Serialize;
 use serde_json::json;
 use sources::http::{Clients, Egress};
 
-use super::connection::{Mark, print, say};
-use super::exit_code::ExitCode;
 use super::kind;
 use super::output::{ReportFormat, report};
 use super::scope::{ClusterScope, Site};
-use super::table::clean_line;
 use notification_controller::delivery::attempt::{begin, masking, secrets};
 use notification_controller::delivery::transport::{Sender, TransportMessage};
+use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::clean_line;
 
 /// The flags of `windlass alerts`.
 #[derive(Debug, Clone, ClapArgs)]

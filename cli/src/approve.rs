@@ -9,12 +9,12 @@ use crds::lifecycle::{LifecycleApproval, LifecycleEvent, LifecycleEventStatus, L
 use kube_core::ResourceExt;
 use serde_json::{Value, json};
 
-use super::connection::{Mark, say};
-use super::exit_code::ExitCode;
 use super::kind::{self, ResourceArgument};
 use super::scope::{ClusterScope, Site, say_left_out};
 use super::suspend::MANAGER;
-use super::table::clean;
+use windlass_cli_runtime::connection::{Mark, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::clean;
 use windlass_runtime::lifecycle::table::resource;
 
 /// How often an approval is repeated that another change of the event overtook.

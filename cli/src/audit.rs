@@ -11,11 +11,11 @@ use kube_core::Resource as _;
 use reconcile::Time;
 use serde_json::{Value, json};
 
-use super::connection::{Mark, print, say};
-use super::exit_code::ExitCode;
 use super::kind::ResourceArgument;
 use super::scope::{NamespaceScope, say_left_out};
-use super::table::{Cell, Colour, Screen, Table};
+use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::{Cell, Colour, Screen, Table};
 use windlass_runtime::audit::resource;
 use windlass_serve::settings::parse_duration;
 
@@ -287,7 +287,7 @@ mod tests {
             audit("apps", "Kustomization", "2026-01-04T00:00:00Z"),
         ];
         let audits = selected(found, None, None).unwrap();
-        let text = crate::table::at_both_widths(|on| table(&audits, true, on));
+        let text = crate::goldens::at_both_widths(|on| table(&audits, true, on));
         expect_test::expect_file!["goldens/audit.txt"].assert_eq(&text);
     }
 

@@ -20,9 +20,9 @@ use kustomize::{
 use sources::disk::{self, Disk};
 
 use super::complete;
-use super::connection::print;
-use super::exit_code::ExitCode;
-use super::time_limit;
+use windlass_cli_runtime::connection::print;
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::time_limit;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 
 /// The restrictor that holds without being named.

@@ -16,10 +16,10 @@ use objects::{Gvk, Object, manifest};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::connection::{Connection, block_on, print};
-use super::exit_code::ExitCode;
-use super::table::{Cell, Screen, Table};
 use super::version::VersionFormat;
+use windlass_cli_runtime::connection::{Connection, block_on, print};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::{Cell, Screen, Table};
 use windlass_cluster::decode::DepthLimitedObject;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::pager::ObjectProjection;
@@ -282,7 +282,7 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::at_both_widths;
+    use crate::goldens::at_both_widths;
     use crdguard::{Finding, Key};
     use expect_test::expect_file;
     use serde_json::json;

@@ -6,14 +6,14 @@ use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
 use super::complete;
-use super::connection::print;
-use super::exit_code::ExitCode;
 use super::kind;
-use super::operators;
 use super::row::{Row, time};
 use super::scope::{ClusterScope, Site};
-use super::table::{Colour, Screen, age, clean, cut};
 use super::why;
+use windlass_cli_installation::operators;
+use windlass_cli_runtime::connection::print;
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::{Colour, Screen, age, clean, cut};
 use windlass_cluster::object_pages::ObjectQuery;
 
 /// The flags of `windlass describe`.
@@ -165,7 +165,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::table::at_both_widths;
+    use crate::goldens::at_both_widths;
 
     #[test]
     fn the_screen_fits_terminals_of_both_widths() {

@@ -18,13 +18,14 @@ use objects::Object;
 
 use self::change::Difference;
 use super::complete;
-use super::connection::{Mark, print, say};
-use super::exit_code::ExitCode;
 use super::kind;
 use super::output::{ReportFormat, report};
-use super::render::{self, ArtifactOrigin, BuildableKind, say_suspended, settings};
+use super::render::{self, ArtifactOrigin, BuildableKind, say_suspended};
 use super::scope::{ClusterScope, Site};
-use super::table::{Screen, clean};
+use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::serve_flags::settings;
+use windlass_cli_runtime::table::{Screen, clean};
 use windlass_serve::settings::Settings;
 
 /// The flags of `windlass diff`.

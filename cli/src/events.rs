@@ -8,12 +8,12 @@ use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
 use super::complete;
-use super::connection::{Mark, print, say};
-use super::exit_code::ExitCode;
 use super::kind;
 use super::output::{ReportFormat, report};
 use super::scope::{NamespaceScope, Site, say_left_out, shown};
-use super::table::{Cell, Colour, Screen, Table, age};
+use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::{Cell, Colour, Screen, Table, age};
 
 /// The flags of `windlass events`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -177,7 +177,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::table::at_both_widths;
+    use crate::goldens::at_both_widths;
 
     #[test]
     fn the_table_fits_terminals_of_both_widths() {

@@ -6,11 +6,11 @@ use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK};
 use serde_json::{Map, Value};
 
 use super::complete;
-use super::connection::{Mark, print, say};
-use super::exit_code::ExitCode;
 use super::kind;
 use super::scope::{NamespaceScope, say_left_out, shown};
 use helm_controller::helm_release::{FORCE_AT, RESET_AT};
+use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_runtime::kind::REQUESTED_AT;
 
 /// The flags of `windlass export`.

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use anyhow::bail;
 use cause::{FactAnswer, Query, QueryAnswers, Why, last_seen};
-use crds::incidents::{Incident, IncidentState};
 use futures::stream::{self, StreamExt as _};
-use kube_core::Resource as _;
 use objects::{Gvk, Object, ObjectId};
 use serde_json::{Map, Value, json};
 
+use windlass_cli_runtime::incidents::open_incidents;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{Cluster, ClusterError};
@@ -225,30 +224,6 @@ impl<'c> Facts<'c> {
         }
         Ok(newest.into_values().collect())
     }
-}
-
-/// The Incidents of a namespace, or of all of them (`""`), that are open and about objects of a kind.
-///
-/// # Errors
-/// The cluster does not serve Incidents, or refuses to list them.
-pub(super) async fn open_incidents(
-    cluster: &Cluster,
-    namespace: &str,
-    kind: &str,
-) -> Result<Vec<Object>, ClusterError> {
-    let gvk = Gvk::new(&Incident::api_version(&()), &Incident::kind(&()));
-    let resource = cluster.resource(&gvk).await?;
-    let is_it = |incident: &Object| {
-        let part = |name: &str| incident.get(name).unwrap_or(&Value::Null);
-        let is_open = part("status")["state"] == IncidentState::Open.as_str();
-        is_open && part("spec")["subject"]["kind"] == kind
-    };
-    let mut found = Vec::new();
-    let mut pages = cluster.object_pages(ObjectQuery { namespace, ..ObjectQuery::all(&resource) });
-    while let Some(page) = pages.next().await? {
-        found.extend(page.objects.into_iter().filter(is_it));
-    }
-    Ok(found)
 }
 
 /// Where the objects of a kind are, in the version that the cluster prefers; ours in the version of `crds`.

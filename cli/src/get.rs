@@ -9,15 +9,15 @@ use reconcile::Time;
 use serde_json::{Value, json};
 
 use super::complete;
-use super::connection::{Mark, print, say};
-use super::exit_code::ExitCode;
 use super::fact_source::Facts;
 use super::kind::{self, ResourceArgument};
-use super::operators;
 use super::output::{ListOutputFormat, OutputShape, Writer};
 use super::row::{Row, is_silent, unsaid};
 use super::scope::{NamespaceScope, Site, say_left_out};
-use super::table::{Cell, Colour, Screen, Table, age};
+use windlass_cli_installation::operators;
+use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::{Cell, Colour, Screen, Table, age, clean};
 use windlass_cluster::watch::WatcherEvent;
 
 /// The flags of `windlass get`.
@@ -353,10 +353,7 @@ async fn watch(
         value["kind"] = gvk.kind.clone().into();
         let object = Object::new(value)?;
         if is_gone {
-            say(
-                Mark::Action,
-                &format!("{} was deleted", super::table::clean(&object.id().subject())),
-            );
+            say(Mark::Action, &format!("{} was deleted", clean(&object.id().subject())));
         } else if selector.is_none_or(|it| it.selects(&object)) {
             printer.print(vec![object], jiff::Timestamp::now())?;
             printer.flush()?;
@@ -371,7 +368,7 @@ mod tests {
     use expect_test::expect_file;
 
     use super::*;
-    use crate::table::at_both_widths;
+    use crate::goldens::at_both_widths;
     use windlass_cluster::discovery::Resource;
 
     fn target(version: &str, kind: &str) -> ResourceArgument {

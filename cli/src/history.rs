@@ -13,15 +13,15 @@ use serde_json::Value;
 
 use self::unlisted_revisions::RecordPlace;
 use super::complete;
-use super::connection::{Mark, print, say};
-use super::exit_code::ExitCode;
 use super::kind;
-use super::operators;
 use super::output::{ReportFormat, report};
 use super::release;
 use super::row::{short, time};
 use super::scope::{ClusterScope, Site};
-use super::table::{Cell, Colour, Screen, Table, age};
+use windlass_cli_installation::operators;
+use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::{Cell, Colour, Screen, Table, age, clean};
 
 /// The flags of `windlass history`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if entries.is_empty() {
         let text = format!("the status of {} has no history yet", object.id().subject());
-        say(Mark::Action, &super::table::clean(&text));
+        say(Mark::Action, &clean(&text));
         return Ok(ExitCode::Success);
     }
     print(&table(&entries, Screen::of_stdout(), jiff::Timestamp::now()))?;
@@ -82,7 +82,7 @@ async fn all(site: &Site, object: &Object, release: Option<&str>) -> anyhow::Res
         Ok(unlisted) => unlisted,
         Err(error) => {
             let text = format!("revisions that the status does not have are left out: {error:#}");
-            say(Mark::Warning, &super::table::clean(&text));
+            say(Mark::Warning, &clean(&text));
             return Ok(ended);
         }
     };
@@ -211,7 +211,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::table::at_both_widths;
+    use crate::goldens::at_both_widths;
 
     #[test]
     fn the_table_fits_terminals_of_both_widths() {

@@ -14,16 +14,16 @@ use objects::Object;
 use reconcile::Time;
 use serde_json::{Value, json};
 
-use super::connection::{Mark, print, say};
-use super::exit_code::ExitCode;
 use super::fact_source::Facts;
 use super::kind::{self, ResourceArgument};
 use super::live_objects::{AppliedObjects, ReportedObjects};
-use super::operators;
 use super::row::{Row, is_silent, unsaid};
 use super::scope::{NamespaceScope, Site, say_left_out};
-use super::table::{Cell, Colour, Screen, Table, age};
 use notification_controller::delivery::incidents::INCIDENTS;
+use windlass_cli_installation::operators;
+use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::{Cell, Colour, Screen, Table, age, cut};
 use windlass_runtime::lifecycle::table::resource;
 
 /// The flags of `windlass incidents`.
@@ -378,7 +378,7 @@ fn groups(incidents: &[Incident]) -> Vec<IncidentGroup<'_>> {
 /// The first line of a message, as far as it is shown.
 fn message(incident: &Incident) -> String {
     let message = incident.status.as_ref().and_then(|it| it.message.as_deref()).unwrap_or_default();
-    super::table::cut(message.lines().next().unwrap_or_default(), MAX_MESSAGE_CHARACTERS)
+    cut(message.lines().next().unwrap_or_default(), MAX_MESSAGE_CHARACTERS)
 }
 
 fn sent(incident: &Incident) -> String {
@@ -456,7 +456,7 @@ mod tests {
     fn the_table_fits_terminals_of_both_widths() {
         let incidents = selected(all(), true).unwrap();
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
-        let text = crate::table::at_both_widths(|on| table(&incidents, true, now, on));
+        let text = crate::goldens::at_both_widths(|on| table(&incidents, true, now, on));
         expect_test::expect_file!["goldens/incidents.txt"].assert_eq(&text);
     }
 

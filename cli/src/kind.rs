@@ -8,6 +8,7 @@ use crds::Names;
 use objects::{Gvk, Object, ObjectId};
 
 use super::scope::Site;
+use windlass_cli_runtime::table::clean;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{Cluster, ClusterError};
@@ -232,7 +233,7 @@ pub(super) async fn absent(site: &Site, target: &ResourceArgument) -> anyhow::Er
     } else if let Some(nearest) = nearest(name, here) {
         text = format!("{text}: did you mean `{nearest}`?");
     }
-    anyhow::anyhow!(super::table::clean(&text))
+    anyhow::anyhow!(clean(&text))
 }
 
 #[cfg(test)]

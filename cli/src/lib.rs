@@ -1,35 +1,29 @@
-//! What people type: one file per command, and which one a command line names.
+//! What people type: which command a command line names, and commands about objects, one file each.
 //!
-//! Elsewhere: what exit codes mean (`exit_code`).
+//! Elsewhere: commands about charts and helmfiles (`windlass-cli-helm`) and about windlass itself
+//! (`windlass-cli-installation`), what commands share, and what exit codes mean (`windlass-cli-runtime`).
 
 mod alerts;
 mod approve;
 mod audit;
-mod bootstrap;
 mod build;
-mod bundle;
-mod check;
 mod command_syntax;
 mod complete;
-mod connection;
 mod crd;
 mod describe;
 mod diff;
 mod events;
-mod exit_code;
 mod export;
 mod fact_source;
 mod get;
-mod helmfile;
+#[cfg(test)]
+mod goldens;
 mod history;
 mod incidents;
-mod install;
 mod kind;
 mod live_objects;
 mod logs;
-mod migrate;
 mod operator_wait;
-mod operators;
 mod output;
 mod reconcile;
 #[cfg(test)]
@@ -44,12 +38,8 @@ mod serve;
 mod shell;
 mod stats;
 mod suspend;
-mod table;
-mod template;
-mod time_limit;
 mod trace;
 mod tree;
-mod uninstall;
 mod values;
 mod version;
 mod why;
@@ -57,7 +47,9 @@ mod why;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
-use self::exit_code::{CommandError, ExitCode};
+use windlass_cli_helm::{bundle, helmfile, template};
+use windlass_cli_installation::{bootstrap, check, install, migrate, uninstall};
+use windlass_cli_runtime::exit_code::{CommandError, ExitCode};
 use windlass_cluster::error::plain;
 use windlass_serve::settings::Settings;
 

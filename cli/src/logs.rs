@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 use self::entry::{Level, LogEntry, Selection};
 use self::pods::{Container, LogTargets};
 use super::complete;
-use super::connection::{Mark, print, say};
-use super::exit_code::ExitCode;
 use super::kind;
-use super::operators::{self, LeaseHolder};
 use super::scope::{ClusterScope, Site, say_left_out};
-use super::table::{Screen, clean, clean_line};
+use windlass_cli_installation::operators::{self, LeaseHolder};
+use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::{Screen, clean, clean_line};
 use windlass_cluster::logs::{Line, LogOptions};
 use windlass_cluster::{Cluster, ClusterError};
 use windlass_serve::settings::parse_duration;
@@ -325,7 +325,7 @@ mod tests {
     use futures::stream;
 
     use super::*;
-    use crate::operators::testing;
+    use fake_cluster::operator_objects;
     use fake_cluster::with_objects;
 
     fn container(pod: &str) -> Container {
@@ -375,7 +375,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_log_of_a_process_outside_of_the_cluster_is_where_it_runs() {
-        let lease = |renewed: &str| testing::lease("windlass-leader-election", "laptop", renewed);
+        let lease =
+            |renewed: &str| operator_objects::lease("windlass-leader-election", "laptop", renewed);
         let text_of = async |renewed: &str| {
             let (cluster, _) = with_objects(vec![lease(renewed)]).await;
             without_pods(&cluster, "flux-system").await

@@ -1,6 +1,7 @@
 //! Waiting for the operator: a message says after some seconds without a reaction what is known of it.
 //!
-//! Elsewhere: whether an operator holds its Leases (`operators/absence.rs`), what `windlass check` examines (`check.rs`).
+//! Elsewhere: whether an operator holds its Leases (`windlass_cli_installation::operators`), what `windlass check` examines
+//! (`windlass_cli_installation::check`).
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,10 @@ use objects::Object;
 use reconcile::reason::PROGRESSING_WITH_RETRY;
 use serde_json::Value;
 
-use super::connection::{Mark, say};
 use super::kind;
-use super::operators::{self, OperatorPresence};
-use super::table::clean;
+use windlass_cli_installation::operators::{self, OperatorPresence};
+use windlass_cli_runtime::connection::{Mark, say};
+use windlass_cli_runtime::table::clean;
 use windlass_cluster::Cluster;
 
 /// After how long without a reaction a hint is printed.
@@ -109,7 +110,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::operators::{LeaseHolder, testing};
+    use fake_cluster::operator_objects;
+    use windlass_cli_installation::operators::LeaseHolder;
 
     fn object(message: &str) -> Object {
         Object::new(
@@ -144,7 +146,7 @@ mod tests {
     #[test]
     fn an_operator_that_holds_its_lease_may_be_at_work() {
         let lease = "windlass-leader-election";
-        let lease = testing::lease(lease, "windlass-1", "2026-11-24T11:59:50Z");
+        let lease = operator_objects::lease(lease, "windlass-1", "2026-11-24T11:59:50Z");
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
         let holder = LeaseHolder::of(&Object::new(lease).unwrap(), now).unwrap();
         let held = OperatorPresence::Held(holder);

@@ -4,8 +4,8 @@ use clap::ValueEnum;
 use objects::Object;
 use serde::Serialize;
 
-use super::connection::print;
 use super::scope::shown;
+use windlass_cli_runtime::connection::print;
 
 /// Formats of a command that lists objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

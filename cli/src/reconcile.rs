@@ -12,19 +12,19 @@ use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use serde_json::{Map, Value, json};
 
-use super::connection::{Mark, say};
-use super::exit_code::ExitCode;
 use super::fact_source::{AT_ONCE, resource, unserved};
 use super::kind::{self, ResourceArgument};
 use super::operator_wait::Patience;
-use super::operators;
 use super::release;
 use super::row::Row;
 use super::scope::Site;
 use super::suspend::{ObjectSelectionArgs, change, each};
-use super::table::clean;
 use super::why;
 use helm_controller::helm_release::{FORCE_AT, RESET_AT};
+use windlass_cli_installation::operators;
+use windlass_cli_runtime::connection::{Mark, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::clean;
 use windlass_runtime::kind::REQUESTED_AT;
 
 /// The flags of `windlass reconcile`.

@@ -4,8 +4,8 @@
 
 use expect_test::expect_file;
 
-use super::exit_code::ExitCode;
 use super::{command, help};
+use windlass_cli_runtime::exit_code::ExitCode;
 
 /// Commands whose pages are elsewhere, with those pages.
 const ELSEWHERE: [(&str, &str); 3] = [

@@ -24,8 +24,8 @@ use sha2::{Digest as _, Sha256};
 use sources::artifact::{FetchLimits, Remote};
 use sources::http::Egress;
 
-use super::connection::{Mark, say};
 use super::fact_source;
+use windlass_cli_runtime::connection::{Mark, say};
 use windlass_cluster::Cluster;
 use windlass_cluster::error::chain;
 use windlass_cluster::metrics::Metrics;
@@ -33,7 +33,6 @@ use windlass_cluster::services::ServicePort;
 use windlass_runtime::object_watcher::ObjectWatcher;
 use windlass_runtime::reference::References;
 use windlass_runtime::work_queue::WorkQueue;
-use windlass_serve::settings::Settings;
 
 /// Largest artifact that is read: it is in memory.
 const MOST_BYTES: u64 = 256 << 20;
@@ -129,15 +128,6 @@ fn service(url: &str) -> Option<(ServicePort, String)> {
     let is_service = parts.next() == Some("svc") && uri.scheme_str() == Some("http");
     let port = uri.port_u16().unwrap_or(80);
     is_service.then(|| (ServicePort { namespace, name, port }, uri.path().to_owned()))
-}
-
-/// The flags of the operator, which decide about builds, too.
-///
-/// # Errors
-/// They are not those of `windlass serve`.
-pub(super) fn settings(flags: &[String]) -> anyhow::Result<Settings> {
-    let flags: Vec<&String> = flags.iter().filter(|flag| *flag != "serve").collect();
-    Settings::from_flags(&flags).context("the flags behind `--` are not those of `windlass serve`")
 }
 
 /// A kind whose objects are built.

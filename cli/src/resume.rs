@@ -10,18 +10,19 @@ use clap::Args as ClapArgs;
 use objects::Object;
 use serde_json::json;
 
-use super::connection::{Mark, agrees, print, say};
 use super::diff;
-use super::exit_code::ExitCode;
 use super::kind::ResourceArgument;
-use super::operators;
 use super::output::ReportFormat;
 use super::reconcile::{self, FollowedRun, ReconcileTarget};
 use super::release;
-use super::render::{self, BuildableKind};
+use super::render::BuildableKind;
 use super::row::Row;
 use super::suspend::{ObjectSelectionArgs, change, each};
-use super::table::clean;
+use windlass_cli_installation::operators;
+use windlass_cli_runtime::connection::{Mark, agrees, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::serve_flags;
+use windlass_cli_runtime::table::clean;
 use windlass_serve::settings::Settings;
 
 /// The flags of `windlass resume`.
@@ -81,7 +82,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Prints what would change, and returns the exit code that says so.
 fn plan(args: &Args) -> anyhow::Result<ExitCode> {
-    let settings = render::settings(&args.flags)?;
+    let settings = serve_flags::settings(&args.flags)?;
     let found = Cell::new(ExitCode::Success);
     let ended = args.chosen.scope.place.run(async |site| {
         each(&site, &args.chosen, async |_, object| {

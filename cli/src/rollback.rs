@@ -19,15 +19,15 @@ use reconcile::{
 };
 use serde_json::{Value, json};
 
-use super::connection::{Mark, print, say};
-use super::exit_code::ExitCode;
 use super::kind::{self, ResourceArgument};
 use super::operator_wait::Patience;
 use super::release::ReleaseSuspension;
 use super::scope::{ClusterScope, Site};
 use super::suspend::{by, change};
-use super::table::clean;
 use super::{complete, release};
+use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::clean;
 use windlass_cluster::decode::DepthLimitedObject;
 use windlass_cluster::{Cluster, ClusterError};
 

@@ -8,10 +8,10 @@ use objects::Object;
 use serde_json::Value;
 
 use super::complete;
-use super::connection::{Mark, Reach, block_on, say};
-use super::exit_code::ExitCode;
 use super::kind::ResourceArgument;
-use super::table::clean;
+use windlass_cli_runtime::connection::{Mark, Reach, block_on, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::clean;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::objects::ObjectPage;

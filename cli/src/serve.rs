@@ -8,7 +8,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::exit_code::ExitCode;
+use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cluster::client::{Access, connect};
 use windlass_cluster::election::{Candidate, ElectionState};
 use windlass_cluster::events::Events;

@@ -8,7 +8,7 @@ use clap::{Args as ClapArgs, Command};
 use clap_complete::Shell;
 use clap_complete::env::Shells;
 
-use super::connection::OutputError;
+use windlass_cli_runtime::connection::OutputError;
 
 /// The flags of `windlass completion`.
 #[derive(Debug, Clone, Copy, ClapArgs)]

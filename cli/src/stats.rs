@@ -3,14 +3,14 @@
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
-use super::connection::{Mark, print, say};
-use super::exit_code::ExitCode;
 use super::kind;
-use super::operators;
 use super::output::{ReportFormat, report};
 use super::row::{Row, is_silent, unsaid};
 use super::scope::{NamespaceScope, say_left_out};
-use super::table::{Cell, Colour, Screen, Table};
+use windlass_cli_installation::operators;
+use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::{Cell, Colour, Screen, Table};
 
 /// The flags of `windlass stats`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -144,7 +144,7 @@ mod tests {
     use expect_test::expect_file;
 
     use super::*;
-    use crate::table::at_both_widths;
+    use crate::goldens::at_both_widths;
 
     #[test]
     fn the_table_fits_terminals_of_both_widths() {

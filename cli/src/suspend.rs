@@ -16,12 +16,12 @@ use reconcile::{
 use serde_json::{Value, json};
 
 use super::complete;
-use super::connection::{Mark, say};
-use super::exit_code::ExitCode;
 use super::kind::{self, ResourceArgument};
 use super::release::{self, ReleaseSuspension};
 use super::scope::{NamespaceScope, Site, say_left_out};
-use super::table::clean;
+use windlass_cli_runtime::connection::{Mark, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::clean;
 use windlass_serve::settings::parse_duration;
 
 /// The field manager of what a person does by command.

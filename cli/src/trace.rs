@@ -8,15 +8,15 @@ use objects::{Object, ObjectId};
 use serde::Serialize;
 
 use super::complete;
-use super::connection::print;
-use super::exit_code::ExitCode;
 use super::fact_source;
 use super::kind;
-use super::operators;
 use super::output::{ReportFormat, report};
 use super::row::Row;
 use super::scope::{ClusterScope, Site};
-use super::table::{Colour, Screen, clean};
+use windlass_cli_installation::operators;
+use windlass_cli_runtime::connection::print;
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::{Colour, Screen, clean};
 
 /// The flags of `windlass trace`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -244,7 +244,7 @@ mod tests {
                     "metadata": {"org.opencontainers.image.authors": "Alice"}}}}),
             ),
         ];
-        let text = crate::table::at_both_widths(|on| text(&stops, on));
+        let text = crate::goldens::at_both_widths(|on| text(&stops, on));
         expect_test::expect_file!["goldens/trace.txt"].assert_eq(&text);
     }
 

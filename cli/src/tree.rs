@@ -8,15 +8,15 @@ use objects::{Gvk, Object, ObjectId};
 use serde::Serialize;
 
 use super::complete;
-use super::connection::print;
-use super::exit_code::ExitCode;
 use super::fact_source::{self, AT_ONCE};
 use super::kind::{self, ResourceArgument};
-use super::operators;
 use super::output::{ReportFormat, report};
 use super::row::Row;
 use super::scope::{ClusterScope, Site};
-use super::table::{Colour, Screen, clean, cut};
+use windlass_cli_installation::operators;
+use windlass_cli_runtime::connection::print;
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::{Colour, Screen, clean, cut};
 use windlass_cluster::ClusterError;
 
 /// The flags of `windlass tree`.
@@ -334,7 +334,7 @@ mod tests {
             branch("Kustomization/apps/shop", "NotReady", "HealthCheckFailed", vec![web, map]);
         shop.revision = "main@sha1:01234567".to_owned();
         let top = branch("GitRepository/apps/shop", "Ready", "", vec![shop]);
-        let text = crate::table::at_both_widths(|on| {
+        let text = crate::goldens::at_both_widths(|on| {
             let mut out = String::new();
             draw(&top, "", "", on, &mut out);
             out

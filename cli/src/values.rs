@@ -15,14 +15,14 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::complete;
-use super::connection::{Mark, print, say};
-use super::exit_code::ExitCode;
 use super::kind;
 use super::output::{ReportFormat, report};
 use super::scope::{ClusterScope, Site};
-use super::table::{Cell, Screen, Table};
-use super::template::load_chart;
 use helm_controller::helm_release::values::{self, Objects, Values};
+use windlass_cli_helm::template::load_chart;
+use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::{Cell, Screen, Table, cut};
 
 /// The flags of `windlass values`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -106,7 +106,7 @@ fn table(shown: &[ValueOrigin], on: Screen) -> String {
             serde_json::Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        let value = super::table::cut(&value, 60);
+        let value = cut(&value, 60);
         let [path, value, source, overrode] =
             [it.path.as_str(), &value, &it.source, &it.overrode.join(", ")].map(Cell::new);
         vec![path, value, source.vital(), overrode]
@@ -253,7 +253,7 @@ mod tests {
             leaf("database.password", json!(MASK), "Secret/shop:values.yaml", &[]),
             leaf("ingress.hosts[0]", json!("a very long name ".repeat(6)), "chart shop", &[]),
         ];
-        let text = crate::table::at_both_widths(|on| table(&shown, on));
+        let text = crate::goldens::at_both_widths(|on| table(&shown, on));
         expect_test::expect_file!["goldens/values.txt"].assert_eq(&text);
     }
 

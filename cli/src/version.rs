@@ -3,7 +3,7 @@
 use clap::{Args as ClapArgs, ValueEnum};
 use serde::Serialize;
 
-use super::connection::print;
+use windlass_cli_runtime::connection::print;
 
 /// The flags of `windlass version`.
 #[derive(Debug, Clone, Copy, ClapArgs)]

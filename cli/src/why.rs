@@ -13,14 +13,14 @@ use reconcile::Time;
 use serde::Serialize;
 
 use super::complete;
-use super::connection::{Mark, print, say};
-use super::exit_code::ExitCode;
 use super::fact_source::Facts;
 use super::kind::{self, ResourceArgument};
-use super::operators;
 use super::output::{ReportFormat, report};
 use super::scope::{NamespaceScope, Site};
-use super::table::{Colour, Screen, age, clean, cut, cut_within};
+use windlass_cli_installation::operators;
+use windlass_cli_runtime::connection::{Mark, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::{Colour, Screen, age, clean, cut, cut_within};
 
 /// The flags of `windlass why`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -385,7 +385,7 @@ mod tests {
     fn every_reason_that_windlass_writes_is_known_to_the_walk() {
         let top = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         let mut found = BTreeSet::new();
-        for folder in ["cli/src", "operator", "sources/src", "engines"] {
+        for folder in ["cli", "operator", "sources/src", "engines"] {
             reasons(&top.join(folder), &mut found);
         }
         assert!(found.len() > 80, "{found:?}");

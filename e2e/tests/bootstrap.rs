@@ -2,7 +2,7 @@
 //! `flux bootstrap` made.
 //!
 //! In a process of its own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: the files
-//! (`cli/src/bootstrap/layout/tests.rs`), installation without a repository (`installation.rs`).
+//! (`cli/installation/src/bootstrap/layout/tests.rs`), installation without a repository (`installation.rs`).
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -2,7 +2,7 @@
 //! installation works.
 //!
 //! In a process of its own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: the manifests
-//! (`cli/src/install/manifests/tests.rs`); the rights that every other story has are those of the installation, too.
+//! (`cli/installation/src/install/manifests/tests.rs`); the rights that every other story has are those of the installation, too.
 
 use std::path::Path;
 

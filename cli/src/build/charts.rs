@@ -1,7 +1,7 @@
 //! The disk, with charts that are rendered by our own Helm.
 //!
 //! Charts of repositories whose folder is not there are fetched by the `helm` program.
-//! Elsewhere: what is asked (`kustomize`), rendering (`template`).
+//! Elsewhere: what is asked (`kustomize`), rendering (`windlass_cli_helm::template`).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use kustomize::{BuildFiles, Error, Inflation, RepositoryAddress, ResolvedPath};
 use sources::bases::without_credentials;
 use sources::disk::{self, Disk};
 
-use crate::template;
+use windlass_cli_helm::template;
 use windlass_runtime::time_limit::TimeLimit;
 
 /// The disk, and the program that fetches charts.

@@ -10,8 +10,9 @@ use objects::{Masking, Object};
 use serde_json::Value;
 
 use crate::kind;
-use crate::render::{ArtifactOrigin, BuildableKind, helm_release, kustomization, settings};
+use crate::render::{ArtifactOrigin, BuildableKind, helm_release, kustomization};
 use crate::scope::{ClusterScope, Site, shown};
+use windlass_cli_runtime::serve_flags::settings;
 
 /// Flags for objects of the cluster.
 #[derive(Debug, Clone, ClapArgs)]

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::stored_exports::CrdExport;
 use super::{CrdCommonArgs, definitions};
-use crate::exit_code::ExitCode;
+use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::{Cluster, ClusterError};
 use windlass_runtime::crd_guard::claims::UNOWNED;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::change::{Action, DiffChange, Difference, Field};
-use crate::table::{Colour, Screen, clean, cut};
+use windlass_cli_runtime::table::{Colour, Screen, clean, cut};
 
 /// How far fields are indented.
 const FIELD_INDENT_CHARACTERS: usize = 4;
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_report_fits_terminals_of_both_widths() {
-        let text = crate::table::at_both_widths(|on| text(&difference(), on));
+        let text = crate::goldens::at_both_widths(|on| text(&difference(), on));
         expect_test::expect_file!["../goldens/diff.txt"].assert_eq(&text);
     }
 

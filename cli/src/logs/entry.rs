@@ -5,7 +5,7 @@
 use clap::ValueEnum;
 use serde_json::{Map, Value};
 
-use crate::table::{Colour, Screen, clean_line};
+use windlass_cli_runtime::table::{Colour, Screen, clean_line};
 
 /// How severe a line is, the most severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]

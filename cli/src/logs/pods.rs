@@ -9,10 +9,10 @@ use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
-use crate::check::OURS;
 use crate::fact_source::{self, AT_ONCE};
 use crate::kind::ResourceArgument;
 use crate::scope::Site;
+use windlass_cli_installation::check::OURS;
 
 /// How many containers are read at once.
 const MOST_CONTAINERS: usize = 64;

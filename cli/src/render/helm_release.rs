@@ -22,7 +22,6 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 
 use super::{ArtifactOrigin, fetched, on_large_stack, outcome_error, references, typed};
-use crate::template::load_chart;
 use helm_controller::helm_release::validated_spec::read_without_chart;
 use helm_controller::helm_release::{status, values};
 use helm_controller::release_runner::action_options::ActionOptions;
@@ -31,6 +30,7 @@ use helm_controller::release_runner::manifest_objects;
 use helm_controller::release_runner::postrender::PostRenderers;
 use helm_controller::release_runner::render;
 use helm_controller::release_runner::storage::{Storage, StorageError};
+use windlass_cli_helm::template::load_chart;
 use windlass_cluster::Cluster;
 use windlass_cluster::capabilities::ServerCapabilities;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};

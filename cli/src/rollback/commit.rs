@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::RollbackTarget;
 use crate::fact_source;
 use crate::scope::Site;
+use windlass_cli_runtime::table::cut;
 
 /// What the advice is made of besides the status, as far as the user may read it.
 #[derive(Debug, Default)]
@@ -180,7 +181,7 @@ impl Difference {
         let shown = |value: &Option<Value>| match value {
             None => "unset".to_owned(),
             Some(_) if is_hidden => "****".to_owned(),
-            Some(value) => crate::table::cut(&value.to_string(), MAX_VALUE_CHARACTERS),
+            Some(value) => cut(&value.to_string(), MAX_VALUE_CHARACTERS),
         };
         format!("{}: {} -> {}", self.path.join("."), shown(&self.from), shown(&self.to))
     }

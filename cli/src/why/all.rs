@@ -12,15 +12,15 @@ use reconcile::Time;
 use serde::{Serialize, Serializer};
 
 use super::Args;
-use crate::connection::print;
-use crate::exit_code::ExitCode;
 use crate::fact_source::Facts;
 use crate::kind::{self, ResourceArgument};
 use crate::live_objects::{AppliedObjects, ReportedObjects};
-use crate::operators;
 use crate::output::report;
 use crate::scope::{Site, say_left_out};
-use crate::table::{Colour, Screen, age, clean, cut_within};
+use windlass_cli_installation::operators;
+use windlass_cli_runtime::connection::print;
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::{Colour, Screen, age, clean, cut_within};
 
 /// Where objects are that no namespace limits.
 const EVERYWHERE: &str = "in all namespaces";

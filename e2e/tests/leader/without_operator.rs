@@ -1,7 +1,7 @@
 //! What commands say while statuses are old and no operator is active.
 //!
 //! There is no windlass here: the story writes the statuses and the Lease, once as a process outside of the cluster does.
-//! Elsewhere: what the same commands say in an empty namespace and to users who may not read (`windlass_cli::all_commands`).
+//! Elsewhere: what the same commands say in an empty namespace and to users who may not read (`cli/all_commands.rs`).
 
 use anyhow::Result;
 use e2e::harness::{Story, StoryTarget, create_crds};

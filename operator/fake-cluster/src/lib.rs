@@ -1,9 +1,11 @@
-//! Clusters whose API server is that of tests (crate `fake-api-server`); what kinds promise of their fields ([`promise`]).
+//! Clusters whose API server is that of tests (crate `fake-api-server`); what kinds promise of their fields ([`promise`]);
+//! Leases and Pods of operators ([`operator_objects`]).
 //!
 //! Elsewhere: the same for tests of the client itself, which cannot use this crate (`operator/cluster`).
 
 #![expect(clippy::unwrap_used, reason = "only tests depend on it, and its faults are theirs")]
 
+pub mod operator_objects;
 pub mod promise;
 
 use axum::body::Body;

@@ -17,8 +17,8 @@ const TIDY: &str = "xtask";
 /// The program.
 const WINDLASS: &str = "windlass";
 
-/// Its commands.
-const CLI: &str = "windlass-cli";
+/// Its commands about its own installation.
+const INSTALLATION: &str = "windlass-cli-installation";
 
 /// Packages whose tests and commands start the program.
 const STARTING_WINDLASS: [&str; 3] = [CONFORMANCE.0, STRESS.0, E2E.0];
@@ -28,8 +28,8 @@ const OF_ROOT: [&str; 2] = ["src/", "config/"];
 
 /// Folders whose files only this package reads, though another one is above them.
 const READERS: [(&str, &str); 5] = [
-    // The commands have it built in.
-    ("deploy/", CLI),
+    // These commands have it built in.
+    ("deploy/", INSTALLATION),
     ("e2e/charts/", CONFORMANCE.0),
     ("e2e/overlays/", CONFORMANCE.0),
     ("e2e/conformance/", CONFORMANCE.0),
@@ -37,13 +37,21 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 48] = [
+const PLACES: [(&str, &[&str]); 50] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
-    ("cli/src/bootstrap", &["bootstrap"]),
-    ("cli/src/migrate", &["migration"]),
-    ("cli/src/install", &["installation"]),
-    ("cli/src/uninstall", &["installation", "migration"]),
-    ("cli/src/helmfile", &["releases::helmfile", "stories::helmfile", "cli::"]),
+    (
+        "cli/runtime/",
+        &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"],
+    ),
+    (
+        "cli/installation/",
+        &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"],
+    ),
+    ("cli/installation/src/bootstrap", &["bootstrap"]),
+    ("cli/installation/src/migrate", &["migration"]),
+    ("cli/installation/src/install", &["installation"]),
+    ("cli/installation/src/uninstall", &["installation", "migration"]),
+    ("cli/helm/", &["releases::helmfile", "stories::helmfile", "cli::", "migration"]),
     ("operator/runtime/src/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
     ("operator/notification/src/alert", &["notifications::", "services::"]),
     (

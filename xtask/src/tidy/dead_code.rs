@@ -67,12 +67,13 @@ fn item_name(tokens: &[TokenTree]) -> Option<String> {
 /// The `pub` items of libraries that no other crate names.
 fn unused(texts: &BTreeMap<String, String>, libraries: &[String]) -> Vec<String> {
     let mut names_of_crate: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    // Integration tests are crates of their own.
     let folder_of = |path: &str| {
-        let is_of = |it: &&String| {
-            path.strip_prefix(it.as_str()).is_some_and(|below| !below.starts_with("tests/"))
-        };
-        libraries.iter().find(is_of).map_or("", String::as_str)
+        // A crate may be in the folder of another one.
+        let above = libraries.iter().filter(|it| path.starts_with(it.as_str()));
+        let deepest = above.max_by_key(|it| it.len()).map_or("", String::as_str);
+        // Integration tests are crates of their own.
+        let is_integration_test = path[deepest.len()..].starts_with("tests/");
+        if is_integration_test { "" } else { deepest }
     };
     for (path, text) in texts {
         let tokens: TokenStream = text.parse().unwrap_or_else(|e| panic!("{path}: {e}"));
@@ -117,4 +118,13 @@ fn a_function_that_no_other_crate_names_is_found() {
     let found = unused(&texts.into(), &["a/".to_owned()]);
     let names: Vec<&str> = found.iter().filter_map(|it| it.split('`').nth(1)).collect();
     assert_eq!(names, ["MAX_UNUSED", "unused"]);
+}
+
+#[test]
+fn a_crate_in_the_folder_of_another_one_is_another_one() {
+    let texts =
+        [("a/b/src/lib.rs", "pub fn used() {}"), ("a/src/lib.rs", "fn call() { b::used() }")];
+    let texts = texts.map(|(path, text)| (path.to_owned(), text.to_owned()));
+    assert_none(&unused(&texts.clone().into(), &["a/".to_owned(), "a/b/".to_owned()]));
+    assert_eq!(unused(&texts.into(), &["a/".to_owned()]).len(), 1);
 }

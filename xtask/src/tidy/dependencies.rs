@@ -38,8 +38,10 @@ const NOT_PURE: [&str; 17] = [
 const CLUSTER: [&str; 4] = ["crds", "kube", "kube-*", "k8s-openapi"];
 
 /// Who may use `crds`: the program, tests of it and of the client, and what writes their manifests.
-const MAY_USE_CRDS: [&str; 15] = [
+const MAY_USE_CRDS: [&str; 17] = [
     "windlass-cli",
+    "windlass-cli-installation",
+    "windlass-cli-runtime",
     "windlass-cluster",
     "image-controller",
     "helm-controller",

@@ -60,7 +60,7 @@ fn crate_faults(
 }
 
 /// The crates of the program by their folders, and which of them each uses as it is shipped, as the table names them.
-fn uses() -> BTreeMap<String, BTreeSet<String>> {
+pub(super) fn uses() -> BTreeMap<String, BTreeSet<String>> {
     let metadata = metadata();
     let members = metadata.workspace_packages();
     let folder = |package: &Package| {

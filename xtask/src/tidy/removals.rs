@@ -14,8 +14,8 @@ const UNGATED: [UngatedCall; 2] = [
         call: ".delete_unmanaged(",
         files: &[
             // The user of a command names what goes.
-            "cli/src/migrate/record.rs",
-            "cli/src/uninstall.rs",
+            "cli/installation/src/migrate/record.rs",
+            "cli/installation/src/uninstall.rs",
             // Objects that windlass keeps for itself.
             "operator/runtime/src/audit/retention.rs",
             "operator/runtime/src/crd_guard/export.rs",

@@ -116,9 +116,8 @@ fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
 /// become help and descriptions of fields.
 fn read_by_users<'t>(path: &str, text: &'t str) -> Vec<(usize, &'t str)> {
     let code = text.split_once("#[cfg(test)]\nmod tests {").map_or(text, |(code, _)| code);
-    let has_help = ["operator/serve/src/settings", "cli/src", "crds/src/"]
-        .iter()
-        .any(|it| path.starts_with(it));
+    let has_help =
+        ["operator/serve/src/settings", "cli/", "crds/src/"].iter().any(|it| path.starts_with(it));
     let is_read = |line: &str| match line.trim_start() {
         line if line.starts_with("/// ") => has_help,
         line => !line.starts_with("//") && !line.contains("reason = "),

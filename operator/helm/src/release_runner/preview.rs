@@ -1,7 +1,7 @@
 //! What an upgrade or the removal of a release would change in a cluster. Nothing is written.
 //!
 //! Three objects are compared: the manifest of the stored revision, the new manifest, and the live object.
-//! Elsewhere: showing it (`windlass_cli::helmfile`).
+//! Elsewhere: showing it (`windlass_cli_helm::helmfile`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,0 +1,276 @@
+//! `windlass bundle`: a directory with a helmfile, and everything that the helmfile has of other servers, as one archive.
+//!
+//! Elsewhere: the lock (`helmfile::bundle`), reading from a bundle (`helm_controller::helmfile`).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args as ClapArgs;
+use helmfile::bundle::{self, Bundle, BundleEntry};
+use helmfile::{Address, ChartError, ChartVersionRequest, Fetch, Settings};
+use parking_lot::Mutex;
+use sources::archive::{Contents, write};
+use sources::bases::without_credentials;
+use tree::RelPath;
+
+use super::helmfile::{Remotes, below, fetch_all};
+use windlass_cli_runtime::connection::{Mark, say};
+use windlass_cli_runtime::time_limit::parse_of_fetch;
+
+/// How deep directories are nested.
+const MAX_DIRECTORY_DEPTH: usize = 64;
+
+/// What Git keeps for itself.
+const OF_GIT: &str = ".git";
+
+/// The flags of the command.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct Args {
+    /// Directory with the helmfile
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Archive to write (.tar.gz)
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Environment to include; may be repeated
+    #[arg(short, long, value_name = "NAME")]
+    environment: Vec<String>,
+    /// Helmfile in the directory [default: as `windlass helmfile`]
+    #[arg(short, long, default_value = "", hide_default_value = true, value_name = "FILE")]
+    file: String,
+    /// Selector of releases to include; may be repeated
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    selector: Vec<String>,
+    /// State value (`a.b=c`), if charts depend on it; may be repeated
+    #[arg(long, value_name = "VALUE")]
+    state_values_set: Vec<String>,
+    /// File of state values; may be repeated
+    #[arg(long, value_name = "FILE")]
+    state_values_file: Vec<String>,
+    /// How long fetching one chart or address may take, such as 2m; 0 stands for ten minutes
+    #[arg(
+        long,
+        default_value = "5m",
+        value_name = "DURATION",
+        value_parser = parse_of_fetch
+    )]
+    time_limit: Duration,
+}
+
+/// Examples and exit codes, with which the help of the command ends.
+pub const EXAMPLES: &str = "Examples:
+  windlass bundle ./shop -o shop.tar.gz         a helmfile, with the charts of its environment default
+  windlass bundle ./shop -o shop.tar.gz -e staging -e production
+  windlass bundle ./shop -o shop.tar.gz -l tier=web
+
+Exit status: 0; 2 if something cannot be read or fetched.";
+
+/// Writes the archive.
+///
+/// # Errors
+/// Something cannot be read or fetched.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let folder = std::fs::canonicalize(&args.folder)
+        .with_context(|| format!("cannot read {}", args.folder.display()))?;
+    let recording = Arc::new(Recording {
+        remotes: Remotes::within(args.time_limit).map_err(anyhow::Error::msg)?,
+        found: Mutex::default(),
+    });
+    let environments = match args.environment.as_slice() {
+        [] => vec!["default".to_owned()],
+        given => given.to_vec(),
+    };
+    let mut count = 0;
+    for environment in environments {
+        let settings = Settings {
+            file: args.file.clone(),
+            environment: environment.clone(),
+            selectors: args.selector.clone(),
+            state_values_set: args.state_values_set.clone(),
+            state_values_files: args.state_values_file.clone(),
+            ..Settings::default()
+        };
+        let fetched = fetch_all(&folder, settings, recording.clone());
+        let (releases, warnings) = fetched.map_err(|error| {
+            anyhow::Error::msg(error).context(format!("environment {environment}"))
+        })?;
+        for warning in warnings {
+            say(Mark::Warning, &warning);
+        }
+        count += releases;
+    }
+    if count == 0 {
+        bail!("the helmfile has no release");
+    }
+    let found = std::mem::take(&mut *recording.found());
+    let mut contents = own(&folder, &args.output)?;
+    let parts = found.len();
+    let mut lock = Bundle::default();
+    for (id, FetchedArchive { of, archive }) in found {
+        let file = format!("{}.tgz", id.get(..16).unwrap_or(&id));
+        put(&mut contents, &format!("{}/{file}", bundle::FOLDER), archive.clone())?;
+        lock.entries.push(BundleEntry { id, of, file, digest: bundle::digest(&archive) });
+    }
+    let text = lock.text().map_err(anyhow::Error::msg)?;
+    put(&mut contents, &format!("{}/{}", bundle::FOLDER, bundle::LOCK), text.into_bytes())?;
+    let archive = packed(&contents)?;
+    std::fs::write(&args.output, &archive)
+        .with_context(|| format!("cannot write {}", args.output.display()))?;
+    say(
+        Mark::Success,
+        &format!(
+            "{}: {} files; {parts} fetched charts and addresses; {}",
+            args.output.display(),
+            contents.files().count(),
+            bundle::digest(&archive)
+        ),
+    );
+    Ok(())
+}
+
+fn packed(contents: &Contents<Vec<u8>>) -> anyhow::Result<Vec<u8>> {
+    Ok(write(Vec::new(), contents, |_, data| Ok::<_, std::io::Error>(data.clone()))?)
+}
+
+fn put(contents: &mut Contents<Vec<u8>>, path: &str, data: Vec<u8>) -> anyhow::Result<()> {
+    Ok(contents.file(RelPath::parse(path)?, false, data)?)
+}
+
+/// The files of the directory, but for those of Git, of an earlier bundle, and the archive itself.
+fn own(folder: &Path, output: &Path) -> anyhow::Result<Contents<Vec<u8>>> {
+    let output = resolved(output)?;
+    let mut contents = Contents::new();
+    let mut left = vec![(folder.to_owned(), String::new(), MAX_DIRECTORY_DEPTH)];
+    while let Some((at, shown, depth)) = left.pop() {
+        let entries = std::fs::read_dir(&at).with_context(|| at.display().to_string())?;
+        for entry in entries {
+            let entry = entry?;
+            let path = entry.path();
+            let kind = entry.file_type()?;
+            let name = entry.file_name();
+            let name = name.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
+            let is_top = shown.is_empty();
+            if name == OF_GIT || (is_top && name == bundle::FOLDER) || path == output {
+                continue;
+            }
+            let place = if is_top { name.to_owned() } else { format!("{shown}/{name}") };
+            if kind.is_dir() {
+                if depth == 0 {
+                    bail!("{} is nested too deeply", path.display());
+                }
+                left.push((path, place, depth - 1));
+            } else if kind.is_file() {
+                let data = std::fs::read(&path).with_context(|| path.display().to_string())?;
+                put(&mut contents, &place, data)?;
+            } else {
+                say(Mark::Warning, &format!("{place} is a link, and is left out"));
+            }
+        }
+    }
+    Ok(contents)
+}
+
+/// The file that a path leads to, through links, whether or not it is there.
+fn resolved(path: &Path) -> anyhow::Result<PathBuf> {
+    if let Ok(path) = std::fs::canonicalize(path) {
+        return Ok(path);
+    }
+    let parent = path.parent();
+    let name = path.file_name();
+    let name = name.with_context(|| format!("{} is not the name of a file", path.display()))?;
+    let parent = parent.filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let found = std::fs::canonicalize(parent)
+        .with_context(|| format!("cannot read {}", parent.display()))?;
+    Ok(found.join(name))
+}
+
+/// What was fetched, packed.
+struct FetchedArchive {
+    of: String,
+    archive: Vec<u8>,
+}
+
+/// Fetches, and keeps what came.
+struct Recording {
+    remotes: Remotes,
+    found: Mutex<BTreeMap<String, FetchedArchive>>,
+}
+
+impl Recording {
+    fn found(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, FetchedArchive>> {
+        self.found.lock()
+    }
+
+    /// Keeps the files of a directory, in the archive below `name` unless that is empty.
+    fn keep(&self, id: String, of: String, name: &str, place: &str) -> Result<(), String> {
+        if self.found().contains_key(&id) {
+            return Ok(());
+        }
+        let failed = |error: String| format!("{of}: {error}");
+        let files = below(Path::new(place)).map_err(|error| failed(error.to_string()))?;
+        let mut contents = Contents::new();
+        for (path, data) in files.into_iter().filter(|(path, _)| !path.starts_with(".git/")) {
+            let path = if name.is_empty() { path } else { format!("{name}/{path}") };
+            put(&mut contents, &path, data).map_err(|error| failed(error.to_string()))?;
+        }
+        let archive = packed(&contents).map_err(|error| failed(error.to_string()))?;
+        self.found().insert(id, FetchedArchive { of, archive });
+        Ok(())
+    }
+}
+
+impl Fetch for Recording {
+    fn fetch(&self, address: &Address) -> Result<String, String> {
+        let place = self.remotes.fetch(address)?;
+        self.keep(bundle::address_id(address), address.to_string(), "", &place)?;
+        Ok(place)
+    }
+
+    fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartError> {
+        let place = self.remotes.chart(chart)?;
+        let ChartVersionRequest { name, range, url, .. } = chart;
+        let of = format!("chart {name} {range} of {}", without_credentials(url));
+        self.keep(bundle::chart_id(chart), of, name, &place)?;
+        Ok(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_directory_are_taken_but_for_those_of_git_and_of_earlier_bundles() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "text").unwrap();
+        };
+        for path in [
+            "helmfile.yaml",
+            "app/Chart.yaml",
+            ".git/HEAD",
+            "windlass-bundle/lock.yaml",
+            "out.tar.gz",
+        ] {
+            write(path);
+        }
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
+        // The archive is the same file, also through links.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let to_folder = elsewhere.path().join("d");
+        let to_file = elsewhere.path().join("f");
+        std::os::unix::fs::symlink(folder.path(), &to_folder).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("out.tar.gz"), &to_file).unwrap();
+        let top = std::fs::canonicalize(folder.path()).unwrap();
+        for output in [top.join("out.tar.gz"), to_folder.join("out.tar.gz"), to_file] {
+            let contents = own(&top, &output).unwrap();
+            let paths: Vec<&str> = contents.files().map(|(path, _)| path.as_str()).collect();
+            assert_eq!(paths, ["app/Chart.yaml", "helmfile.yaml"], "{}", output.display());
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! `windlass helmfile`: what `helmfile` prints of helmfiles on the disk, and their releases rendered.
+//!
+//! Here: the steps. Elsewhere: flags (`helmfile/flags.rs`), the disk (`helmfile/files.rs`), what helmfiles mean (engine
+//! `helmfile`), rendering a release (`template`).
+
+mod deps;
+mod diff;
+mod files;
+mod flags;
+mod keys;
+mod lint;
+mod logins;
+mod programs;
+mod remotes;
+
+use std::io::{Read as _, Write as _};
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use golang::meter::Stop;
+use golang::time::Time;
+use helm::render::REQUIRED_STACK_BYTES;
+use helmfile::{
+    Chart, Fetch, Helm, HelmfileEnvironment, List, Plan, PrintEnvFormat, PrintOutput, Purpose,
+    Rendering, Settings, Template, UntilError,
+};
+
+use super::template;
+use flags::{EnvFormat, HelmfileCommand, ListFormat};
+use keys::OwnKeys;
+use programs::Programs;
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::time_limit;
+use windlass_runtime::time_limit::TimeLimit;
+
+pub(super) use files::below;
+pub use flags::Flags;
+pub(super) use remotes::Remotes;
+
+/// Runs the command.
+pub fn run(flags: Flags) -> ExitCode {
+    let settings = flags.settings();
+    let allows_nothing = flags.allow_no_matching_release;
+    let is_quiet = flags.quiet;
+    let stop = Stop::default();
+    let limit = TimeLimit::start(flags.time_limit, &stop);
+    // Templates may include each other deeply, which takes stack.
+    let seen = stop.clone();
+    let asked = settings.clone();
+    let thread = std::thread::Builder::new()
+        .stack_size(REQUIRED_STACK_BYTES)
+        .spawn(move || print(&flags, &asked, &seen));
+    let printed = thread
+        .map_err(|error| error.to_string())
+        .and_then(|thread| thread.join().unwrap_or_else(|_| Err("planning panicked".to_owned())));
+    drop(limit);
+    let mut said = String::new();
+    let status = match printed {
+        Ok(CommandOutcome { printed, summary, ending }) => {
+            drop(std::io::stdout().lock().write_all(printed.text.as_bytes()));
+            if !is_quiet {
+                said = printed
+                    .warnings
+                    .iter()
+                    .map(|warning| format!("warning: {warning}\n"))
+                    .collect();
+                said.push_str(&summary);
+            }
+            match (ending, printed.has_releases) {
+                (Ending::Failed(error), _) => {
+                    said.push_str(&failure(&error, &stop));
+                    ExitCode::UpstreamError
+                }
+                (Ending::Changed, _) => {
+                    said.push_str("Identified at least one change\n");
+                    ExitCode::HelmfileDiffChanged
+                }
+                (Ending::Done, true) => ExitCode::Success,
+                (Ending::Done, false) => {
+                    said.push_str(&format!("err: {}\n", Plan::nothing_matched(&settings)));
+                    if allows_nothing {
+                        ExitCode::Success
+                    } else {
+                        ExitCode::HelmfileNothingMatched
+                    }
+                }
+            }
+        }
+        Err(error) => {
+            said = failure(&error, &stop);
+            ExitCode::UpstreamError
+        }
+    };
+    // If stderr is closed, the text cannot be shown anywhere.
+    drop(std::io::stderr().lock().write_all(said.as_bytes()));
+    status
+}
+
+/// What a person reads of an error.
+fn failure(error: &str, stop: &Stop) -> String {
+    match stop.is_set() {
+        true => format!("Error: {error}\n\n{}\n", time_limit::HINT),
+        false => format!("Error: {error}\n"),
+    }
+}
+
+/// What a command has done.
+struct CommandOutcome {
+    printed: PrintOutput,
+    /// What a person reads at the end.
+    summary: String,
+    ending: Ending,
+}
+
+/// How a command ends after it has printed.
+enum Ending {
+    Done,
+    /// With an error.
+    Failed(String),
+    /// With the status that says that something would change.
+    Changed,
+}
+
+impl From<PrintOutput> for CommandOutcome {
+    fn from(printed: PrintOutput) -> Self {
+        Self { printed, summary: String::new(), ending: Ending::Done }
+    }
+}
+
+impl CommandOutcome {
+    /// What was printed until an error.
+    fn until_error(printed: PrintOutput, error: Option<String>) -> Self {
+        let outcome = Self::from(printed);
+        match error {
+            Some(error) => Self { ending: Ending::Failed(error), ..outcome },
+            None => outcome,
+        }
+    }
+}
+
+impl From<UntilError<PrintOutput>> for CommandOutcome {
+    fn from(printed: UntilError<PrintOutput>) -> Self {
+        Self::until_error(printed.made, printed.error.map(|error| error.to_string()))
+    }
+}
+
+fn print(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<CommandOutcome, String> {
+    let directory = std::env::current_dir().map_err(|error| error.to_string())?;
+    let directory = directory.to_str().ok_or("the working directory is no UTF-8")?;
+    let helmfile_environment = Arc::new(helmfile_environment(flags, settings, stop)?);
+    let UntilError { made: plan, error } =
+        Plan::load_until_error(&helmfile_environment, directory, settings);
+    let error = error.map(|error| error.to_string());
+    if let Some(error) = &error
+        && (plan.lacks_environment() || !flags.command.prints_until_error())
+    {
+        return Err(error.clone());
+    }
+    let mut outcome = run_command(plan, flags, stop)?;
+    outcome.printed.warnings.extend(changing(&helmfile_environment));
+    // A helmfile that was loaded comes before the one that was not.
+    if let (Some(error), Ending::Done) = (error, &outcome.ending) {
+        outcome.ending = Ending::Failed(error);
+    }
+    Ok(outcome)
+}
+
+/// The releases of a helmfile, for other commands.
+pub struct HelmfileReleaseList {
+    /// Namespace and name of each; the namespace is empty if the release names none.
+    pub releases: Vec<(String, String)>,
+    /// What a person has to know of it.
+    pub warnings: Vec<String>,
+}
+
+/// The releases of the helmfile in a folder, which is an absolute path.
+///
+/// # Errors
+/// What is wrong with the helmfile.
+pub fn listed(folder: &Path, environment: &str) -> Result<HelmfileReleaseList, String> {
+    let folder = folder.to_str().ok_or("the path of the folder is no UTF-8")?.to_owned();
+    let settings = Settings { environment: environment.to_owned(), ..Settings::default() };
+    let work = move || {
+        let helmfile_environment = Arc::new(
+            on_disk(&Stop::default()).with_fetch(Arc::new(Remotes::within(Duration::ZERO)?)),
+        );
+        let plan = Plan::load(&helmfile_environment, &folder, &settings)
+            .map_err(|error| error.to_string())?;
+        let printed = plan.list(List::Json).map_err(|error| error.to_string())?;
+        let mut warnings = printed.warnings;
+        warnings.extend(changing(&helmfile_environment));
+        let rows: Vec<serde_json::Value> =
+            serde_json::from_str(&printed.text).map_err(|error| error.to_string())?;
+        let text =
+            |row: &serde_json::Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        let is_wanted =
+            |row: &&serde_json::Value| row["enabled"] == true && row["installed"] == true;
+        let wanted = rows.iter().filter(is_wanted);
+        let releases = wanted.map(|row| (text(row, "namespace"), text(row, "name"))).collect();
+        Ok(HelmfileReleaseList { releases, warnings })
+    };
+    let thread = std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn(work);
+    let thread = thread.map_err(|error| error.to_string())?;
+    thread.join().unwrap_or_else(|_| Err("planning panicked".to_owned()))
+}
+
+/// Fetches everything that the releases of a helmfile in a folder have of other servers; says how many releases there are,
+/// and what a person has to know.
+///
+/// # Errors
+/// What is wrong with the helmfile, and what cannot be fetched.
+pub(super) fn fetch_all(
+    folder: &Path,
+    settings: Settings,
+    fetch: Arc<dyn Fetch>,
+) -> Result<(usize, Vec<String>), String> {
+    let folder = folder.to_str().ok_or("the path of the folder is no UTF-8")?.to_owned();
+    let work = move || {
+        let stop = Stop::default();
+        let helmfile_environment = Arc::new(on_disk(&stop).with_fetch(fetch));
+        let plan = Plan::load(&helmfile_environment, &folder, &settings)
+            .map_err(|error| error.to_string())?;
+        let options = helmfile::Options {
+            purpose: Purpose::Apply,
+            skip_needs: !settings.selectors.is_empty(),
+            ..helmfile::Options::default()
+        };
+        let all = plan.renderings(&options, &InFolder(&stop)).map_err(|error| error.to_string())?;
+        Ok((all.releases.len(), all.warnings))
+    };
+    let thread = std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn(work);
+    let thread = thread.map_err(|error| error.to_string())?;
+    thread.join().unwrap_or_else(|_| Err("planning panicked".to_owned()))
+}
+
+/// A warning that the next run can print something else, if it can.
+fn changing(helmfile_environment: &HelmfileEnvironment) -> Option<String> {
+    let drawn = helmfile_environment.drawn();
+    (!drawn.is_empty()).then(|| {
+        format!(
+            "the helmfile uses {}, so each run can give another result: \
+             pass such values with --state-values-file or --state-values-set",
+            drawn.join(", ")
+        )
+    })
+}
+
+fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<CommandOutcome, String> {
+    let printed = match &flags.command {
+        HelmfileCommand::Build { embed_values } => {
+            let temporary = std::env::temp_dir();
+            let temporary = temporary.to_string_lossy();
+            return Ok(plan.build_until_error(*embed_values, &temporary).into());
+        }
+        HelmfileCommand::List { output: ListFormat::Json, .. } => plan.list(List::Json),
+        HelmfileCommand::List { output: ListFormat::Table, .. } => plan.list(List::Table),
+        HelmfileCommand::ShowDag => return Ok(plan.show_dag_until_error().into()),
+        HelmfileCommand::PrintEnv { output } => {
+            let format = match output {
+                EnvFormat::Yaml => PrintEnvFormat::Yaml,
+                EnvFormat::Json => PrintEnvFormat::Json,
+            };
+            // What an environment has does not depend on releases.
+            let printed = plan.print_env(format);
+            printed.map(|text| PrintOutput { text, has_releases: true, ..PrintOutput::default() })
+        }
+        HelmfileCommand::Template(given) => {
+            return Ok(render(plan, &flags.options(given), stop));
+        }
+        HelmfileCommand::Deps(_) => return deps::run(&plan),
+        HelmfileCommand::Diff(given) => return diff::run(plan, given, flags, stop),
+        HelmfileCommand::Lint(given) => return Ok(lint::run(plan, &given.options(flags), stop)),
+    };
+    printed.map(CommandOutcome::from).map_err(|error| error.to_string())
+}
+
+/// The environment of the helmfile: the disk, the environment variables, the time, randomness.
+fn helmfile_environment(
+    flags: &Flags,
+    settings: &Settings,
+    stop: &Stop,
+) -> Result<HelmfileEnvironment, String> {
+    let helmfile_environment = on_disk(stop);
+    let helmfile_environment = match flags.allow_exec {
+        true => {
+            helmfile_environment.with_programs(Arc::new(Programs::within(flags.time_limit, stop)))
+        }
+        false => helmfile_environment,
+    };
+    let helmfile_environment =
+        helmfile_environment.with_fetch(Arc::new(Remotes::within(flags.time_limit)?));
+    if settings.file != "-" {
+        return Ok(helmfile_environment);
+    }
+    let mut stdin = Vec::new();
+    std::io::stdin()
+        .lock()
+        .read_to_end(&mut stdin)
+        .map_err(|error| format!("read /dev/stdin: {error}"))?;
+    Ok(helmfile_environment.with_stdin(stdin.into()))
+}
+
+/// An environment that fetches and runs nothing; encrypted files are decrypted with the keys of the user who runs the
+/// command.
+fn on_disk(stop: &Stop) -> HelmfileEnvironment {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    let local = template::local_zone();
+    let now = Time::from_unix(seconds, i64::from(since.subsec_nanos()), local.clone());
+    let text = |given: std::ffi::OsString| given.into_string().ok();
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
+    let random = Arc::new(windlass_runtime::random::fill);
+    HelmfileEnvironment::new(Arc::new(files::Disk), variables.collect(), now, local, random)
+        .with_stop(stop.clone())
+        .with_decrypt(Arc::new(OwnKeys::new(stop)))
+}
+
+/// Renders the releases of a plan, as many at a time as there are processors, and prints them in their order until one
+/// fails.
+fn render(plan: Plan, options: &helmfile::Options, stop: &Stop) -> CommandOutcome {
+    let UntilError { made: all, error } = plan.renderings_until_error(options, &InFolder(stop));
+    let mut printed = PrintOutput {
+        warnings: all.warnings,
+        has_releases: all.has_releases,
+        ..PrintOutput::default()
+    };
+    for (release, text) in all.releases.iter().zip(side_by_side(&all.releases, stop)) {
+        printed.text.extend(std::iter::repeat_n('\n', release.empty_lines));
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => {
+                return CommandOutcome::until_error(printed, Some(failure_of(release, &error)));
+            }
+        };
+        printed.text.push_str(&String::from_utf8_lossy(&text));
+        // Parity(helmfile 1.8): a line is added to what Helm prints, if that is anything.
+        if !text.is_empty() {
+            printed.text.push('\n');
+        }
+    }
+    UntilError { made: printed, error }.into()
+}
+
+/// The error of a release.
+fn failure_of(release: &Rendering, error: &str) -> String {
+    format!("{}: release \"{}\": {error}", release.trail, release.name)
+}
+
+/// What each release is rendered to.
+fn side_by_side(releases: &[Rendering], stop: &Stop) -> Vec<Result<Vec<u8>, String>> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(release) = releases.get(index) else { return done };
+            done.push((index, rendered(release, stop)));
+        }
+    };
+    let mut all: Vec<_> = releases.iter().map(|_| Err("rendering panicked".to_owned())).collect();
+    std::thread::scope(|scope| {
+        let most = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let workers: Vec<_> = (0..most.min(releases.len())).map(|_| scope.spawn(work)).collect();
+        for (index, text) in workers.into_iter().filter_map(|it| it.join().ok()).flatten() {
+            if let Some(place) = all.get_mut(index) {
+                *place = text;
+            }
+        }
+    });
+    all
+}
+
+/// Renders charts into temporary folders.
+struct InFolder<'s>(&'s Stop);
+
+impl Helm for InFolder<'_> {
+    fn template(&self, request: &Template<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let shown = folder.path().to_string_lossy().into_owned();
+        let mut args = vec![request.name.to_owned(), request.place.to_owned()];
+        args.extend(request.flags.iter().cloned());
+        args.push(format!("--output-dir={shown}"));
+        template::render_chart(&args, request.values, Some(request.files), self.0)?;
+        files::below(folder.path()).map_err(|error| format!("{shown}: {error}"))
+    }
+}
+
+fn rendered(release: &Rendering, stop: &Stop) -> Result<Vec<u8>, String> {
+    let mut args = vec![release.name.clone()];
+    let files = match &release.chart {
+        Chart::Path(path) => {
+            args.push(path.clone());
+            None
+        }
+        Chart::Files { place, files } => {
+            args.push(place.clone());
+            Some(files.as_slice())
+        }
+        Chart::Refused { why } => return Err(why.clone()),
+    };
+    args.extend(release.flags.iter().cloned());
+    template::render_chart(&args, &release.values, files, stop)
+}

@@ -1,0 +1,51 @@
+//! `windlass helmfile deps`: the versions of charts in repositories, chosen and locked.
+//!
+//! Elsewhere: which charts these are, and the lock file (engine `helmfile`), repositories
+//! (`helm_controller::helmfile`).
+
+use anyhow::Context as _;
+use helmfile::{Plan, PrintOutput, UnlockedHelmfile};
+
+use super::CommandOutcome;
+use super::logins;
+use helm_controller::helmfile::charts::Charts;
+use windlass_cli_runtime::connection::block_on;
+
+/// Writes the lock files of a plan.
+pub(super) fn run(plan: &Plan) -> Result<CommandOutcome, String> {
+    let all = plan.dependencies().map_err(|error| error.to_string())?;
+    let printed = PrintOutput {
+        warnings: all.warnings,
+        has_releases: all.has_releases,
+        ..PrintOutput::default()
+    };
+    let mut outcome = CommandOutcome::from(printed);
+    if all.unlocked.is_empty() {
+        outcome.summary =
+            "no release has a chart of a repository, so there is nothing to lock\n".to_owned();
+    }
+    let mut charts = logins::charts();
+    for unlocked in &all.unlocked {
+        let lock = block_on(lock(unlocked, &mut charts)).map_err(|error| format!("{error:#}"))?;
+        std::fs::write(&unlocked.path, lock)
+            .map_err(|error| format!("cannot write {}: {error}", unlocked.path))?;
+        outcome.summary.push_str(&format!(
+            "{} has the charts of {} releases\n",
+            unlocked.name(),
+            unlocked.charts.len()
+        ));
+    }
+    Ok(outcome)
+}
+
+/// The text of a lock file.
+async fn lock(unlocked: &UnlockedHelmfile, charts: &mut Charts) -> anyhow::Result<String> {
+    let mut versions = Vec::new();
+    for chart in &unlocked.charts {
+        let version = charts.version(chart).await;
+        versions
+            .push(version.with_context(|| format!("the chart {} of {}", chart.name, chart.url))?);
+    }
+    let generated = jiff::Timestamp::now().to_string();
+    Ok(unlocked.text(&versions, &generated)?)
+}

@@ -1,0 +1,203 @@
+//! `windlass helmfile diff`: what an upgrade of each release would change in its cluster.
+//!
+//! Here: clusters, rendering for them, the steps. Below: how a change is shown (`diff/format.rs`). Elsewhere: what
+//! would change (`helm_controller::release_runner::preview`).
+
+mod format;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use golang::meter::Stop;
+use helmfile::{Plan, PrintOutput, Rendering, Renderings};
+use objects::{Masking, Object};
+use release::Record;
+
+use super::flags::{DiffFlags, Flags};
+use super::{CommandOutcome, Ending, InFolder, rendered};
+use crate::template;
+use format::DiffDisplayOptions;
+use helm_controller::release_runner::preview::{ObjectPreview, preview, stored};
+use windlass_cli_runtime::connection::{block_on, connected};
+use windlass_cluster::Cluster;
+use windlass_cluster::capabilities::ServerCapabilities;
+use windlass_cluster::client::Access;
+
+/// Compares the releases of a plan with their clusters.
+///
+/// Differs(helmfile 1.8): objects are compared with those in the cluster rather than with the stored revision alone, and
+/// hooks are left out, because most of them are deleted once they have run.
+pub(super) fn run(
+    plan: Plan,
+    given: &DiffFlags,
+    flags: &Flags,
+    stop: &Stop,
+) -> Result<CommandOutcome, String> {
+    let all = plan.renderings(&given.options(flags), &InFolder(stop));
+    let all = all.map_err(|error| error.to_string())?;
+    let mut printed = PrintOutput {
+        warnings: all.warnings.clone(),
+        has_releases: all.has_releases,
+        ..PrintOutput::default()
+    };
+    let mut affected = Vec::new();
+    let mut clusters = Clusters { kubeconfig: flags.kubeconfig.as_deref(), known: BTreeMap::new() };
+    let work = compare_all(&all, given, stop, &mut clusters, &mut printed, &mut affected);
+    block_on(work).map_err(|error| format!("{error:#}"))?;
+    affected.sort();
+    let summary = match affected.is_empty() {
+        true => "No affected releases\n".to_owned(),
+        false => format!("Affected releases are:\n{}\n", affected.join("\n")),
+    };
+    let has_changed = given.detailed_exitcode && !affected.is_empty();
+    let ending = if has_changed { Ending::Changed } else { Ending::Done };
+    Ok(CommandOutcome { printed, summary, ending })
+}
+
+async fn compare_all(
+    all: &Renderings,
+    given: &DiffFlags,
+    stop: &Stop,
+    clusters: &mut Clusters<'_>,
+    printed: &mut PrintOutput,
+    affected: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    for release in &all.releases {
+        let Rendering { name, shown, .. } = release;
+        let place = clusters.of(&release.kube_context, &release.namespace).await?;
+        let text = place.changed(release, given, stop).await;
+        if let Some(text) = text.with_context(|| format!("release \"{name}\""))? {
+            printed.text.push_str(&text);
+            affected.push(format!("  {name} ({shown}) UPDATED"));
+        }
+    }
+    for release in &all.unwanted {
+        let place = clusters.of(&release.kube_context, &release.namespace).await?;
+        let name = &release.name;
+        let text = place.removed(name, given).await;
+        if let Some(text) = text.with_context(|| format!("release \"{name}\""))? {
+            printed.text.push_str(&text);
+            affected.push(format!("  {name} ({}) DELETED", release.shown));
+        }
+    }
+    Ok(())
+}
+
+/// Clusters by the contexts that releases name.
+struct Clusters<'f> {
+    kubeconfig: Option<&'f str>,
+    known: BTreeMap<String, (Cluster, Arc<ServerCapabilities>)>,
+}
+
+/// Where a release is.
+struct ReleaseCluster {
+    cluster: Cluster,
+    served: Arc<ServerCapabilities>,
+    namespace: String,
+}
+
+impl Clusters<'_> {
+    async fn of(&mut self, context: &str, namespace: &str) -> anyhow::Result<ReleaseCluster> {
+        let namespace = template::namespace(namespace, self.kubeconfig, context);
+        if let Some((cluster, served)) = self.known.get(context) {
+            let cluster = cluster.clone();
+            let served = Arc::clone(served);
+            return Ok(ReleaseCluster { cluster, served, namespace });
+        }
+        let access = Access {
+            kubeconfig: self.kubeconfig.map(Path::new),
+            context: Some(context).filter(|name| !name.is_empty()),
+            ..Access::default()
+        };
+        let (cluster, _) = connected(access).await?;
+        let served = cluster.served().await?;
+        self.known.insert(context.to_owned(), (cluster.clone(), Arc::clone(&served)));
+        Ok(ReleaseCluster { cluster, served, namespace })
+    }
+}
+
+impl ReleaseCluster {
+    /// What an upgrade of a release would change, as text; nothing if it changes nothing.
+    async fn changed(
+        &self,
+        release: &Rendering,
+        given: &DiffFlags,
+        stop: &Stop,
+    ) -> anyhow::Result<Option<String>> {
+        let record = stored(&self.cluster, &release.name, &self.namespace).await?;
+        if record.is_none() && given.skip_diff_on_install {
+            return Ok(Some(format!("release \"{}\" would be installed\n", release.name)));
+        }
+        let mut release = release.clone();
+        self.adapt(&mut release.flags, record.is_some());
+        let manifest = rendered(&release, stop).map_err(|error| anyhow!(error))?;
+        let manifest = String::from_utf8_lossy(&manifest);
+        self.change_text(&release.name, record.as_deref(), &manifest, given).await
+    }
+
+    /// What the removal of a release would delete, as text; nothing if it is not there.
+    async fn removed(&self, name: &str, given: &DiffFlags) -> anyhow::Result<Option<String>> {
+        match stored(&self.cluster, name, &self.namespace).await? {
+            Some(record) => {
+                let text = self.change_text(name, Some(&record), "", given).await?;
+                Ok(Some(text.unwrap_or_default()))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Flags that say what the cluster is, where the helmfile does not.
+    fn adapt(&self, flags: &mut Vec<String>, is_upgrade: bool) {
+        let has = |flags: &[String], name: &str| flags.iter().any(|flag| flag == name);
+        if !has(flags, "--kube-version") {
+            flags.extend(["--kube-version".to_owned(), self.served.version.clone()]);
+        }
+        for version in &self.served.api_versions {
+            flags.extend(["--api-versions".to_owned(), version.clone()]);
+        }
+        if !has(flags, "--namespace") {
+            flags.extend(["--namespace".to_owned(), self.namespace.clone()]);
+        }
+        if is_upgrade {
+            flags.push("--is-upgrade".to_owned());
+        }
+    }
+
+    async fn change_text(
+        &self,
+        name: &str,
+        record: Option<&Record>,
+        manifest: &str,
+        given: &DiffFlags,
+    ) -> anyhow::Result<Option<String>> {
+        let changes = preview(&self.cluster, record, name, &self.namespace, manifest).await;
+        // An API server quotes what it refuses.
+        let changes =
+            changes.map_err(|error| anyhow!(secrets(manifest).mask(&error.to_string())))?;
+        let look = DiffDisplayOptions {
+            namespace: &self.namespace,
+            context: given.context,
+            reveals: given.show_secrets,
+            suppressed: &given.suppress,
+            suppresses_secrets: given.suppress_secrets,
+        };
+        let shown: Vec<String> = changes
+            .into_iter()
+            .filter_map(|ObjectPreview { id, before, after }| {
+                look.text(&id, before, after).transpose()
+            })
+            .collect::<anyhow::Result<_>>()?;
+        Ok((!shown.is_empty()).then(|| shown.concat()))
+    }
+}
+
+/// What the Secrets among manifests hold.
+fn secrets(manifest: &str) -> Masking {
+    let read =
+        objects::manifest::read("manifest", manifest.as_bytes(), &goyaml::YamlLimits::default());
+    let read = read.unwrap_or_default();
+    let objects: Vec<Object> = read.into_iter().map(|located| located.object).collect();
+    Masking::default().with_manifests(&objects)
+}

@@ -1,0 +1,242 @@
+//! `windlass template`: renders a chart as `helm template` does: same output, same errors, same exit status.
+//!
+//! Here: the steps. Elsewhere: flags (`template/flags.rs`, `template/ignored_flags.rs`), what clap says of them
+//! (`template/usage.rs`), files (`template/files.rs`), values (`template/values.rs`), output (`template/output.rs`), a
+//! failing template shown to a person (`template/explain.rs`), charts of kustomizations (`template/overlay.rs`), `helm
+//! lint` (`template/lint.rs`), everything that needs no disk (engine `helm`).
+
+mod explain;
+mod files;
+mod flags;
+mod ignored_flags;
+mod lint;
+mod output;
+mod overlay;
+mod usage;
+mod values;
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use golang::meter::Stop;
+use golang::time::{Time, Zone};
+use helm::Env;
+use helm::capabilities::{Capabilities, KubeVersion};
+use helm::chart::{File, validate};
+use helm::render::{Mode, REQUIRED_STACK_BYTES, Release};
+use helm::template::{self, RenderRequest};
+use helm::warning::{Level, Warning};
+
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::time_limit;
+use windlass_runtime::time_limit::TimeLimit;
+
+pub use flags::Flags;
+pub(super) use lint::{Chart as LintedChart, lint_chart};
+pub use overlay::{render as render_for_overlay, render_chart};
+pub use usage::explain as explain_usage;
+
+/// What the command says.
+#[derive(Debug, Default)]
+struct TemplateOutput {
+    stdout: Vec<u8>,
+    warnings: Vec<Warning>,
+    /// Text behind `Error: `, and what a person at a terminal is shown below it.
+    error: Option<(String, Option<String>)>,
+}
+
+/// Runs the command.
+pub fn run(flags: Flags) -> ExitCode {
+    let is_debug = flags.debug;
+    let notices = flags.other.notices.clone();
+    // Templates may include each other deeply, which takes stack.
+    let thread = std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn(move || {
+        let mut said = TemplateOutput::default();
+        if let Err(failed) = render(&flags, None, &mut said) {
+            said.error = Some(failed);
+        }
+        said
+    });
+    let said = thread
+        .and_then(|thread| thread.join().map_err(|_| std::io::Error::other("rendering panicked")));
+    let said = said.unwrap_or_else(|error| TemplateOutput {
+        error: Some((error.to_string(), None)),
+        ..TemplateOutput::default()
+    });
+    let mut text: String = notices.iter().map(|notice| format!("{notice}\n")).collect();
+    for warning in &said.warnings {
+        if is_debug || warning.level > Level::Debug {
+            text.push_str(&warning.line_with_values());
+            text.push('\n');
+        }
+    }
+    if let Some((error, explanation)) = &said.error {
+        text.push_str(&format!("Error: {error}\n"));
+        text.push_str(explanation.as_deref().unwrap_or_default());
+    }
+    // If the streams are closed, the text cannot be shown anywhere.
+    drop(std::io::stdout().lock().write_all(&said.stdout));
+    drop(std::io::stderr().lock().write_all(text.as_bytes()));
+    if said.error.is_some() { ExitCode::UpstreamError } else { ExitCode::Success }
+}
+
+/// Loads a chart from a folder or an archive.
+///
+/// # Errors
+/// Helm's text.
+pub fn load_chart(path: &std::path::Path) -> Result<helm::chart::Chart, String> {
+    files::load(path, &mut Vec::new())
+}
+
+/// An error as the command prints it.
+type TemplateCommandError = (String, Option<String>);
+
+fn failed(error: impl ToString) -> TemplateCommandError {
+    (error.to_string(), None)
+}
+
+/// What a render is part of.
+#[derive(Clone, Copy)]
+struct Within<'b> {
+    /// Values below those of the flags, later ones above earlier ones.
+    values: &'b [Vec<u8>],
+    /// The files of the chart, if it is not on the disk.
+    chart: Option<&'b [File]>,
+    /// Ends the whole.
+    stop: &'b Stop,
+}
+
+/// Renders what the flags say, alone or as a part of a build, whose time it takes.
+fn render(
+    flags: &Flags,
+    within: Option<Within<'_>>,
+    said: &mut TemplateOutput,
+) -> Result<(), TemplateCommandError> {
+    let kube_version = match flags.kube_version.as_deref() {
+        None | Some("") => None,
+        Some(text) => Some(
+            KubeVersion::parse(text)
+                .map_err(|error| (format!("invalid kube version '{text}': {error}"), None))?,
+        ),
+    };
+    said.warnings.extend(flags.said().map_err(failed)?);
+    let stop = within.map_or_else(Stop::default, |within| within.stop.clone());
+    let _limit = within.is_none().then(|| TimeLimit::start(flags.time_limit, &stop));
+    let env = Env { stop, ..env(flags, kube_version) };
+    let done = render_in(flags, &env, within, said);
+    done.map_err(|(error, explanation)| match env.stop.is_set() {
+        true => (format!("{error}\n\n{}", time_limit::HINT), explanation),
+        false => (error, explanation),
+    })
+}
+
+/// Renders what the flags say in an environment.
+fn render_in(
+    flags: &Flags,
+    env: &Env,
+    within: Option<Within<'_>>,
+    said: &mut TemplateOutput,
+) -> Result<(), TemplateCommandError> {
+    said.warnings.push(
+        Warning::new(Level::Debug, "Original chart version")
+            .with("version", flags.version.clone().unwrap_or_default()),
+    );
+    let (name, reference) = flags.name_and_chart(env).map_err(failed)?;
+    let values = within.map(|within| within.values).unwrap_or_default();
+    let (values, chart) = match within.and_then(|within| within.chart) {
+        Some(files) => {
+            let values = values::merged(flags, values).map_err(failed)?;
+            let loaded = helm::chart::load::folder(&reference, files.to_vec()).map_err(failed)?;
+            (values, loaded.chart)
+        }
+        None => {
+            let path = files::locate(&reference).map_err(failed)?;
+            let shown = path.to_string_lossy().into_owned();
+            said.warnings.push(Warning::new(Level::Debug, "Chart path").with("path", shown));
+            let values = values::merged(flags, values).map_err(failed)?;
+            (values, files::load(&path, &mut said.warnings).map_err(failed)?)
+        }
+    };
+    validate::installable(&chart).map_err(failed)?;
+    if chart.metadata.deprecated {
+        said.warnings.push(Warning::new(Level::Warn, "this chart is deprecated"));
+    }
+    validate::dependencies_present(&chart).map_err(failed)?;
+    let release = Release {
+        name,
+        namespace: files::namespace(flags),
+        revision: 1,
+        is_upgrade: flags.is_upgrade,
+    };
+    let request = RenderRequest {
+        chart,
+        values: &values,
+        release: release.clone(),
+        mode: Mode::default(),
+        skip_schema: flags.skip_schema_validation,
+        sub_notes: false,
+        templates: None,
+        post_render: None,
+    };
+    match template::render(request, env, &mut said.warnings) {
+        Ok(rendered) => {
+            let printed = output::print(flags, &release, &rendered, &mut said.stdout);
+            // The process ends; taking templates and manifests apart would only delay it.
+            std::mem::forget(rendered);
+            printed.map_err(failed)
+        }
+        Err(error) if flags.debug && error.is_of_release() => {
+            // Parity(helm 4): what cannot be shown does not hide why.
+            let printed = output::print_partial(flags, &release, &error, &mut said.stdout);
+            drop(printed);
+            Err((error.to_string(), explain::error(&error)))
+        }
+        Err(error) if error.is_of_release() => {
+            Err((format!("{error}{}", output::HINT), explain::error(&error)))
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// The environment of the templates: the time, randomness, and a cluster as the flags describe it.
+fn env(flags: &Flags, kube_version: Option<KubeVersion>) -> Env {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let local = local_zone();
+    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    let nanos = i64::from(since.subsec_nanos());
+    let mut capabilities = Capabilities::default();
+    if let Some(version) = kube_version {
+        capabilities.kube_version = version;
+    }
+    capabilities.api_versions.extend(flags.api_versions());
+    Env {
+        now: Time::from_unix(seconds, nanos, local.clone()),
+        local,
+        random: Arc::new(windlass_runtime::random::fill),
+        capabilities: Arc::new(capabilities),
+        cluster: None,
+        stop: Stop::default(),
+        names: flags.enable_dns.then(|| Arc::new(files::Resolver) as _),
+    }
+}
+
+/// The namespace of a release: the given one, `HELM_NAMESPACE`, or that of a context, which is the current one if it is
+/// empty.
+pub(super) fn namespace(given: &str, kubeconfig: Option<&str>, context: &str) -> String {
+    let mut flags = Flags::default();
+    flags.namespace = Some(given.to_owned());
+    flags.kubeconfig = kubeconfig.map(str::to_owned);
+    flags.kube_context = Some(context.to_owned()).filter(|name| !name.is_empty());
+    files::namespace(&flags)
+}
+
+/// The zone that `TZ` names; UTC without one.
+pub(super) fn local_zone() -> Zone {
+    match std::env::var("TZ") {
+        Ok(name) if !name.is_empty() => {
+            Zone::load(name.trim_start_matches(':')).unwrap_or_else(|_| Zone::fixed("UTC", 0))
+        }
+        _ => files::zone_of_the_machine(),
+    }
+}

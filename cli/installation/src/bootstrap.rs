@@ -1,0 +1,302 @@
+//! `windlass bootstrap`: writes windlass's own manifests to a repository, installs them, and has windlass follow that
+//! repository from then on.
+//!
+//! Layout and objects are those of `flux bootstrap`, so that its repositories are taken as they are. Nothing is written to
+//! the cluster before the repository has all of it; run again, it changes what differs and nothing else.
+//! Below: the files ([`layout`]), the user's `git` ([`repository`]), who may read the repository ([`credentials`]), services
+//! that host repositories ([`forge`]), clusters that followed another repository before ([`repository_move`]).
+
+mod credentials;
+mod forge;
+mod layout;
+mod repository;
+mod repository_move;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, IsTerminal as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::{Args as ClapArgs, Subcommand};
+use objects::{Gvk, Object};
+use serde_json::json;
+use tokio::time::Instant;
+use url::Url;
+
+use self::credentials::{Credentials, GitCredentialsArgs};
+use self::forge::{Forge, ForgeBootstrapArgs, Service};
+use self::layout::Layout;
+use self::repository::{Author, BootstrapRepository};
+use self::repository_move::Moving;
+use super::install::manifests::Manifests;
+use super::install::{self, MANAGER, POLL_INTERVAL, definitions};
+use super::operators::Operators;
+use windlass_cli_runtime::connection::{Connection, Mark, block_on, print, say};
+use windlass_cluster::Cluster;
+use windlass_serve::settings::parse_duration;
+
+/// The flags of `windlass bootstrap`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    provider: Provider,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Provider {
+    /// Use any Git server, over SSH or HTTPS
+    Git(Box<Git>),
+    /// Use a GitHub repository; it is created if it does not exist
+    #[command(name = "github")]
+    GitHub(Box<ForgeBootstrapArgs>),
+    /// Use a GitLab repository; it is created if it does not exist
+    #[command(name = "gitlab")]
+    GitLab(Box<ForgeBootstrapArgs>),
+    /// Use a Gitea or Forgejo repository; it is created if it does not exist
+    Gitea(Box<ForgeBootstrapArgs>),
+}
+
+/// Where windlass is in the repository, how it is followed, and who commits.
+#[derive(Debug, Clone, ClapArgs)]
+struct Following {
+    /// Branch of the repository
+    #[arg(long, default_value = "main", value_name = "BRANCH")]
+    branch: String,
+    /// Folder of this cluster in the repository
+    #[arg(long, default_value = "", value_name = "PATH")]
+    path: String,
+    /// How often the repository is read
+    #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = parse_duration)]
+    interval: Duration,
+    /// Author of the commit
+    #[arg(long, default_value = "windlass", value_name = "NAME")]
+    author_name: String,
+    /// Email address of the author of the commit
+    #[arg(long, default_value = "", value_name = "ADDRESS")]
+    author_email: String,
+    /// Text after the message of the commit, such as [ci skip]
+    #[arg(long, value_name = "TEXT")]
+    commit_message_appendix: Option<String>,
+    /// Certificates that the server's certificate is verified with
+    #[arg(long, value_name = "PATH")]
+    ca_file: Option<PathBuf>,
+}
+
+impl Following {
+    /// The certificates of `--ca-file`.
+    fn ca(&self) -> anyhow::Result<Option<String>> {
+        let read = |path: &PathBuf| {
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        self.ca_file.as_ref().map(read).transpose()
+    }
+}
+
+/// The flags of `windlass bootstrap git`.
+#[derive(Debug, Clone, ClapArgs)]
+struct Git {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(flatten)]
+    manifests: Manifests,
+    #[command(flatten)]
+    given: GitCredentialsArgs,
+    /// URL of the repository, ssh:// or https://
+    #[arg(long, value_name = "URL")]
+    url: Url,
+    /// Permit URLs that begin with http://
+    #[arg(long)]
+    allow_insecure_http: bool,
+    /// Assume that the generated deploy key has access to the repository
+    #[arg(short, long)]
+    silent: bool,
+    #[command(flatten)]
+    following: Following,
+}
+
+/// Bootstraps a cluster.
+///
+/// # Errors
+/// What is in the way, or what did not become ready in time.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let (service, args) = match &args.provider {
+        Provider::Git(args) => {
+            credentials::check(&args.url, args.allow_insecure_http)?;
+            return block_on(bootstrap(args, None));
+        }
+        Provider::GitHub(args) => (Service::GitHub, args),
+        Provider::GitLab(args) => (Service::GitLab, args),
+        Provider::Gitea(args) => (Service::Gitea, args),
+    };
+    let forge = Forge::new(service, args)?;
+    block_on(bootstrap(&args.as_git(&forge)?, Some(&forge)))
+}
+
+/// The same for any server; a service is asked for the repository, and takes the key that was made.
+async fn bootstrap(args: &Git, forge: Option<&Forge>) -> anyhow::Result<()> {
+    let namespace = &args.connection.namespace;
+    let components = args.manifests.yaml(namespace)?;
+    let wanted = args.manifests.objects(namespace)?;
+    args.manifests.can_manage_itself()?;
+    let layout = Layout::new(&args.following.path, namespace)?;
+    let deadline = Instant::now() + args.connection.timeout;
+    let (cluster, version) = args.connection.open().await?;
+    super::check::is_supported(&version)?;
+    definitions::check(&cluster, &wanted, false).await?;
+    Operators::find(&cluster).await?.permit_installation(namespace)?;
+    install::leader::permit_leases(&cluster, namespace, &wanted).await?;
+    let ca = args.following.ca()?;
+    let access = Credentials::find(&cluster, namespace, &args.url, &args.given, ca.clone()).await?;
+    let asks = forge.is_none() && !args.silent;
+    if access.is_generated() && asks && !std::io::stdin().is_terminal() {
+        bail!(
+            "a deploy key would be generated, but stdin is not a terminal, so its access cannot be confirmed: pass \
+             --private-key-file, or --silent if the key in Secret {namespace}/{} gets access later",
+            args.given.secret_name
+        );
+    }
+    let sync = layout.sync(args, &access);
+    let (objects, commit) = match forge {
+        Some(forge) => {
+            forge.ensure_repository().await?;
+            let given = forge.given(&args.given.secret_name);
+            let pushing = Credentials::of_http(&given, BTreeMap::new(), ca)?;
+            publish(args, &forge.url()?, &pushing, &layout, &components, &sync).await?
+        }
+        None => publish(args, &args.url, &access, &layout, &components, &sync).await?,
+    };
+    match (access.generated_key(), forge) {
+        (Some(key), Some(forge)) => {
+            let title = format!("{namespace}-{}-{}", args.following.branch, layout.shown());
+            forge.register(key, &title).await?;
+        }
+        (Some(key), None) if asks => await_access(key, &args.url)?,
+        _ => {}
+    }
+    install_from(&cluster, args, &access, objects, &commit, deadline).await?;
+    await_commit(&cluster, namespace, &commit, deadline).await?;
+    say(Mark::Success, &format!("windlass follows {} at {}", args.url, layout.shown()));
+    Ok(())
+}
+
+/// Puts the files into the repository; returns what a build of them has, and the commit.
+async fn publish(
+    args: &Git,
+    url: &Url,
+    access: &Credentials,
+    layout: &Layout,
+    components: &str,
+    sync: &[Object],
+) -> anyhow::Result<(Vec<Object>, String)> {
+    let following = &args.following;
+    let branch = &following.branch;
+    say(Mark::Action, &format!("cloning branch {branch} of {url}"));
+    let repository =
+        BootstrapRepository::clone(url, branch, access, args.connection.timeout).await?;
+    let changed = layout.write(repository.folder(), components, sync)?;
+    let objects = layout.build(repository.folder(), sync)?;
+    if changed.is_empty() {
+        say(Mark::Success, "the repository is up to date");
+    } else {
+        let mut message = format!("Add windlass v{} manifests", env!("CARGO_PKG_VERSION"));
+        if let Some(appendix) = &following.commit_message_appendix {
+            message.push_str("\n\n");
+            message.push_str(appendix);
+        }
+        let author = Author { name: &following.author_name, address: &following.author_email };
+        repository.commit_and_push(&changed, author, &message).await?;
+        say(Mark::Success, &format!("pushed {} to branch {branch}", changed.join(", ")));
+    }
+    let commit = repository.head().await?;
+    Ok((objects, commit))
+}
+
+/// Shows a key that was made, and waits until the user confirms that it has access.
+fn await_access(key: &str, url: &Url) -> anyhow::Result<()> {
+    print(&format!("{}\n", key.trim()))?;
+    say(Mark::Waiting, &format!("give this key read access to {url}, then press Enter"));
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line).context("cannot ask: add --silent")?;
+    ensure!(read > 0, "the key was not confirmed: run the command again");
+    Ok(())
+}
+
+/// Applies the objects of the build; the Secret is there before what refers to it.
+async fn install_from(
+    cluster: &Cluster,
+    args: &Git,
+    access: &Credentials,
+    objects: Vec<Object>,
+    commit: &str,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    let namespace = &args.connection.namespace;
+    say(Mark::Action, &format!("installing windlass in namespace {namespace}"));
+    let (sync, components): (Vec<_>, Vec<_>) =
+        objects.into_iter().partition(|it| layout::is_sync(it, namespace));
+    let moving = Moving::begin(cluster, namespace, &sync).await?;
+    let written = install_components(cluster, args, access, components, deadline).await;
+    match moving {
+        Some(moving) => moving.end(written, commit, deadline).await?,
+        None => written?,
+    }
+    install::apply(cluster, sync, deadline).await
+}
+
+/// Applies windlass itself, and the Secret with which it reads the repository.
+async fn install_components(
+    cluster: &Cluster,
+    args: &Git,
+    access: &Credentials,
+    components: Vec<Object>,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    install::apply(cluster, components, deadline).await?;
+    let namespace = &args.connection.namespace;
+    if let Some(secret) = access.secret(namespace, &args.given.secret_name)? {
+        let resource = cluster.resource(&secret.gvk()).await?;
+        let mode = windlass_cluster::objects::Mode::Write;
+        cluster.apply_checked(&resource, &secret, MANAGER, mode, true).await?;
+        say(Mark::Success, &format!("{} written", install::name(&secret)));
+    }
+    Ok(())
+}
+
+/// Waits until windlass itself has applied a commit.
+async fn await_commit(
+    cluster: &Cluster,
+    namespace: &str,
+    commit: &str,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    let source = Gvk::new("source.toolkit.fluxcd.io/v1", "GitRepository");
+    let resource = cluster.resource(&source).await?;
+    let now = jiff::Timestamp::now().to_string();
+    let request = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": now}}});
+    cluster.merge_patch(&resource, namespace, layout::NAME, &request, MANAGER).await?;
+    let kustomization = Gvk::new("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
+    let resource = cluster.resource(&kustomization).await?;
+    say(Mark::Waiting, &format!("Kustomization/{namespace}/{} applies {commit}", layout::NAME));
+    loop {
+        let found = cluster.get(&resource, namespace, layout::NAME).await?;
+        let status = found.as_ref().and_then(|it| it.get("status"));
+        let applied = status.and_then(|it| it["lastAppliedRevision"].as_str());
+        let (_, hash) = applied.unwrap_or_default().rsplit_once(':').unwrap_or_default();
+        if hash == commit {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            let conditions =
+                status.and_then(|it| it["conditions"].as_array()).into_iter().flatten();
+            let ready = conditions.into_iter().find(|it| it["type"] == "Ready");
+            let message = ready.and_then(|it| it["message"].as_str()).unwrap_or("it has no status");
+            bail!(
+                "Kustomization/{namespace}/{} has not applied {commit} in time: {message}; `windlass check` and \
+                 `flux logs` show more",
+                layout::NAME
+            );
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}

@@ -1,0 +1,180 @@
+//! A cluster that followed another repository or branch before: its Kustomization is suspended until the new one is fetched.
+//!
+//! Without that, windlass would restore the source that the old commit has, while the new one is fetched already; then each
+//! commit would have the other one's repository followed, for ever. Differs(flux): that corrects drift at its interval only.
+
+use anyhow::{Context as _, bail};
+use objects::{Gvk, Object};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::layout::NAME;
+use crate::install::{MANAGER, POLL_INTERVAL, definitions};
+use windlass_cli_runtime::connection::{Mark, say};
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::objects::Mode;
+use windlass_cluster::{Cluster, ClusterError};
+
+const SOURCE: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository");
+
+/// What was suspended.
+pub(super) struct Moving<'c> {
+    cluster: &'c Cluster,
+    namespace: String,
+    /// The source as it is to be.
+    source: Object,
+    sources: Resource,
+    kustomizations: Resource,
+}
+
+/// The source that a cluster follows; none if it follows none yet, also where its CRD is missing.
+///
+/// # Errors
+/// The API server refuses to read it.
+pub(super) async fn read_source(
+    cluster: &Cluster,
+    namespace: &str,
+) -> Result<Option<Object>, ClusterError> {
+    let resource = match cluster.resource(&Gvk::new(SOURCE.0, SOURCE.1)).await {
+        Err(ClusterError::NoSuchKind { .. }) => return Ok(None),
+        found => found?,
+    };
+    cluster.get(&resource, namespace, NAME).await
+}
+
+/// What a source follows.
+fn followed(source: &Object) -> Option<(&Value, &Value)> {
+    let spec = source.get("spec")?;
+    Some((&spec["url"], &spec["ref"]))
+}
+
+impl<'c> Moving<'c> {
+    /// Suspends the Kustomization if objects to be applied have its source follow something else.
+    ///
+    /// # Errors
+    /// The cluster cannot be read or written.
+    pub(super) async fn begin(
+        cluster: &'c Cluster,
+        namespace: &str,
+        sync: &[Object],
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(source) = sync.iter().find(|it| it.kind() == "GitRepository") else {
+            return Ok(None);
+        };
+        // Without its CRD nothing is followed yet.
+        let Some(before) = read_source(cluster, namespace).await? else { return Ok(None) };
+        if followed(&before) == followed(source) {
+            return Ok(None);
+        }
+        let Some(kustomization) = sync.iter().find(|it| it.kind() == "Kustomization") else {
+            return Ok(None);
+        };
+        let found = definitions::read(cluster, kustomization).await?;
+        // One that a user suspended stays so.
+        let is_active =
+            found.is_some_and(|it| it.get("spec").is_some_and(|it| it["suspend"] != true));
+        if !is_active {
+            return Ok(None);
+        }
+        let sources = cluster.resource(&source.gvk()).await?;
+        let kustomizations = cluster.resource(&kustomization.gvk()).await?;
+        let namespace = namespace.to_owned();
+        let source = source.clone();
+        let moving = Self { cluster, namespace, source, sources, kustomizations };
+        moving.suspend(&json!(true)).await?;
+        say(Mark::Action, &format!("Kustomization/{}/{NAME} suspended", moving.namespace));
+        Ok(Some(moving))
+    }
+
+    /// Has the source follow the new repository if all else was written, and resumes the Kustomization when a commit of it is
+    /// fetched. After an error the Kustomization restores what was followed before.
+    ///
+    /// # Errors
+    /// What failed before, or the commit was not fetched in time, or the cluster cannot be written.
+    pub(super) async fn end(
+        self,
+        written: anyhow::Result<()>,
+        commit: &str,
+        deadline: Instant,
+    ) -> anyhow::Result<()> {
+        let fetched = match written {
+            Ok(()) => self.fetch(commit, deadline).await,
+            failed => failed,
+        };
+        self.suspend(&Value::Null).await?;
+        fetched?;
+        say(Mark::Success, &format!("Kustomization/{}/{NAME} resumed", self.namespace));
+        Ok(())
+    }
+
+    async fn fetch(&self, commit: &str, deadline: Instant) -> anyhow::Result<()> {
+        say(Mark::Waiting, &format!("GitRepository/{}/{NAME} fetches {commit}", self.namespace));
+        loop {
+            let found = self.cluster.get(&self.sources, &self.namespace, NAME).await?;
+            let found = found.context("the GitRepository was deleted meanwhile")?;
+            if followed(&found) != followed(&self.source) {
+                // For the first time, or because a run that was under way restored the former one.
+                let resource = &self.sources;
+                let mode = Mode::Write;
+                self.cluster.apply_checked(resource, &self.source, MANAGER, mode, true).await?;
+            } else if is_fetched(&found, commit) {
+                return Ok(());
+            } else if Instant::now() >= deadline {
+                bail!("GitRepository/{}/{NAME} has not fetched {commit} in time", self.namespace);
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    async fn suspend(&self, value: &Value) -> anyhow::Result<()> {
+        let patch = json!({"spec": {"suspend": value}});
+        let resource = &self.kustomizations;
+        self.cluster.merge_patch(resource, &self.namespace, NAME, &patch, MANAGER).await?;
+        Ok(())
+    }
+}
+
+/// Whether the artifact of a source is a commit.
+fn is_fetched(source: &Object, commit: &str) -> bool {
+    let revision = source.get("status").and_then(|it| it["artifact"]["revision"].as_str());
+    revision.and_then(|it| it.rsplit_once(':')).is_some_and(|(_, hash)| hash == commit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fake_cluster::with_objects;
+
+    fn source(url: &str) -> Value {
+        json!({
+            "apiVersion": SOURCE.0, "kind": SOURCE.1,
+            "metadata": {"name": NAME, "namespace": "flux-system"},
+            "spec": {"url": url, "ref": {"branch": "main"}},
+        })
+    }
+
+    fn kustomization() -> Value {
+        json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": NAME, "namespace": "flux-system"}, "spec": {},
+        })
+    }
+
+    /// Whether a cluster with these objects is moved to another repository.
+    async fn moves(objects: Vec<Value>) -> bool {
+        let (cluster, _) = with_objects(objects).await;
+        let sync = [source("https://example.com/new"), kustomization()];
+        let sync = sync.map(|it| Object::new(it).unwrap());
+        Moving::begin(&cluster, "flux-system", &sync).await.unwrap().is_some()
+    }
+
+    #[tokio::test]
+    async fn a_cluster_without_the_crds_follows_nothing_yet() {
+        assert!(!moves(Vec::new()).await);
+        // An installation that was cut short may have one of them only.
+        assert!(!moves(vec![source("https://example.com/old")]).await);
+        assert!(!moves(vec![kustomization()]).await);
+        assert!(moves(vec![source("https://example.com/old"), kustomization()]).await);
+        assert!(!moves(vec![source("https://example.com/new"), kustomization()]).await);
+    }
+}

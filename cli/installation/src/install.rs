@@ -1,0 +1,280 @@
+//! `windlass install`: applies what is embedded in the program, waits until it is ready, and says what comes next.
+//!
+//! Run again, it upgrades. Below: the manifests and their flags (`install/manifests.rs`), when a CRD may be replaced
+//! (`install/definitions.rs`), what a file of Flux has beyond them (`install/other_manifests.rs`), whether windlass
+//! acts (`install/leader.rs`).
+
+pub(super) mod definitions;
+pub(super) mod leader;
+pub(super) mod manifests;
+mod other_manifests;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use apply::health::{self, Health};
+use apply::stages::{Stage, stages};
+use clap::Args as ClapArgs;
+use objects::Object;
+use similar::TextDiff;
+use tokio::time::Instant;
+
+use self::manifests::Manifests;
+use super::check::arguments;
+use super::operators::Operators;
+use windlass_cli_runtime::connection::{Connection, Mark, block_on, print, say};
+use windlass_cli_runtime::table::clean;
+use windlass_cluster::objects::Mode;
+use windlass_cluster::{Cluster, ClusterError};
+
+/// The field manager of installed objects.
+pub(super) const MANAGER: &str = "windlass";
+/// How often is read what is waited for.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Fields that the API server sets on every write.
+const SERVER_FIELDS: [&str; 4] =
+    ["managedFields", "resourceVersion", "generation", "creationTimestamp"];
+
+/// The flags of `windlass install`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(flatten)]
+    manifests: Manifests,
+    /// Print the manifests, and do nothing
+    #[arg(long)]
+    export: bool,
+    /// With --export: also print what this file with manifests of Flux has beyond what windlass replaces, such as another
+    /// controller
+    #[arg(long, value_name = "PATH", requires = "export")]
+    keep: Option<PathBuf>,
+    /// Show what would change in the cluster, and change nothing
+    #[arg(long, conflicts_with = "export")]
+    dry_run: bool,
+    /// Also replace CRDs of a newer version
+    #[arg(long)]
+    force: bool,
+}
+
+/// Installs or upgrades windlass.
+///
+/// # Errors
+/// The cluster cannot have it, or it did not become ready in time.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let namespace = &args.connection.namespace;
+    let objects = args.manifests.objects(namespace)?;
+    if args.export {
+        let kept =
+            args.keep.as_deref().map(|path| other_manifests::beyond(path, &objects)).transpose()?;
+        return print(&(args.manifests.yaml(namespace)? + &kept.unwrap_or_default()));
+    }
+    block_on(async {
+        let (cluster, version) = args.connection.open().await?;
+        super::check::is_supported(&version)?;
+        Operators::find(&cluster).await?.permit_installation(namespace)?;
+        leader::permit_leases(&cluster, namespace, &objects).await?;
+        definitions::check(&cluster, &objects, args.force).await?;
+        say_lost_flags(&cluster, &objects).await?;
+        if args.dry_run {
+            return preview(&cluster, &objects).await;
+        }
+        say(
+            Mark::Action,
+            &format!("installing windlass in namespace {namespace} (Kubernetes {version})"),
+        );
+        let deadline = Instant::now() + args.connection.timeout;
+        apply_windlass(&cluster, namespace, objects, deadline).await?;
+        say(Mark::Success, "windlass is installed");
+        say(Mark::Action, "next: `windlass check`, then docs/getting-started.md");
+        Ok(())
+    })
+}
+
+/// Warns of flags that the program has now and would not have any more.
+///
+/// # Errors
+/// The API server refuses to read a workload.
+async fn say_lost_flags(cluster: &Cluster, objects: &[Object]) -> anyhow::Result<()> {
+    for wanted in manifests::workloads(objects) {
+        let id = name(wanted);
+        let found = definitions::read(cluster, wanted).await.with_context(|| id.clone())?;
+        for flag in found.iter().flat_map(|found| lost_flags(found, wanted)) {
+            let text = format!("{id} loses its flag `{flag}`: add `-- {flag}` to keep it");
+            say(Mark::Warning, &clean(&text));
+        }
+    }
+    Ok(())
+}
+
+/// Flags of a workload whose names are not among those of the workload that replaces it.
+fn lost_flags(found: &Object, wanted: &Object) -> Vec<String> {
+    let kept: BTreeSet<&str> = arguments(wanted).map(flag_name).collect();
+    let lost = arguments(found).filter(|it| it.starts_with("--") && !kept.contains(flag_name(it)));
+    lost.map(str::to_owned).collect()
+}
+
+fn flag_name(flag: &str) -> &str {
+    flag.split_once('=').map_or(flag, |(name, _)| name)
+}
+
+/// Applies the objects of an installation, and waits until they are ready and one of the Pods acts.
+///
+/// # Errors
+/// The API server refuses one, or it is not ready in time, or no Pod acts in time.
+pub(super) async fn apply_windlass(
+    cluster: &Cluster,
+    namespace: &str,
+    objects: Vec<Object>,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    let leases = leader::leases_of(&objects);
+    apply(cluster, objects, deadline).await?;
+    leader::await_leader(cluster, namespace, &leases, deadline).await
+}
+
+/// Applies objects in their order, and waits until they are ready.
+///
+/// # Errors
+/// The API server refuses one, or it is not ready in time.
+pub(super) async fn apply(
+    cluster: &Cluster,
+    objects: Vec<Object>,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    for stage in stages(objects, &[])? {
+        apply_stage(cluster, &stage).await?;
+        await_stage(cluster, &stage, deadline).await?;
+    }
+    Ok(())
+}
+
+async fn apply_stage(cluster: &Cluster, stage: &Stage) -> anyhow::Result<()> {
+    for wanted in stage.objects.iter().map(|manifest| &manifest.object) {
+        let id = name(wanted);
+        let before = definitions::read(cluster, wanted).await.with_context(|| id.clone())?;
+        let after = write(cluster, wanted, Mode::Write).await.with_context(|| id.clone())?;
+        // Not by version: controllers write statuses meanwhile.
+        let what = match before {
+            None => "created",
+            Some(before) if text(&before)? != text(&after)? => "configured",
+            Some(_) => "unchanged",
+        };
+        say(Mark::Success, &format!("{id} {what}"));
+    }
+    Ok(())
+}
+
+async fn write(cluster: &Cluster, wanted: &Object, mode: Mode) -> Result<Object, ClusterError> {
+    let resource = cluster.resource(&wanted.gvk()).await?;
+    cluster.apply_checked(&resource, wanted, MANAGER, mode, true).await
+}
+
+/// Waits until every object of a stage is ready.
+async fn await_stage(cluster: &Cluster, stage: &Stage, deadline: Instant) -> anyhow::Result<()> {
+    let mut last_text = String::new();
+    for wanted in stage.objects.iter().map(|manifest| &manifest.object) {
+        loop {
+            let id = name(wanted);
+            let found = definitions::read(cluster, wanted).await.with_context(|| id.clone())?;
+            let found = found.with_context(|| format!("{id} was deleted meanwhile"))?;
+            let report = health::compute(&found, jiff::Timestamp::now())?;
+            if report.is_current() {
+                break;
+            }
+            let text = format!("{id}: {}", report.message);
+            if report.status == Health::Failed {
+                bail!("{text}");
+            }
+            if Instant::now() >= deadline {
+                bail!("not ready in time: {text}; `windlass check` and `flux logs` show more");
+            }
+            if last_text != text {
+                say(Mark::Waiting, &text);
+                last_text = text;
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+    Ok(())
+}
+
+/// Prints what an installation would change, as a unified diff.
+async fn preview(cluster: &Cluster, objects: &[Object]) -> anyhow::Result<()> {
+    for wanted in objects {
+        let id = name(wanted);
+        let before = definitions::read(cluster, wanted).await.with_context(|| id.clone())?;
+        let after = match write(cluster, wanted, Mode::DryRun).await {
+            Ok(after) => after,
+            // Its namespace or its kind is among what is not there yet.
+            Err(error) if before.is_none() && (error.is_not_found() || is_unknown(&error)) => {
+                wanted.clone()
+            }
+            Err(error) => return Err(error).with_context(|| id.clone()),
+        };
+        let before = before.as_ref().map(text).transpose()?.unwrap_or_default();
+        let after = text(&after)?;
+        if before != after {
+            let diff = TextDiff::from_lines(&before, &after);
+            print(
+                &diff
+                    .unified_diff()
+                    .header(&format!("live/{id}"), &format!("new/{id}"))
+                    .to_string(),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn is_unknown(error: &ClusterError) -> bool {
+    matches!(error, ClusterError::NoSuchKind { .. })
+}
+
+/// An object as people compare it.
+fn text(object: &Object) -> anyhow::Result<String> {
+    let mut object = object.clone();
+    for field in SERVER_FIELDS {
+        object.metadata_mut().remove(field);
+    }
+    object.fields_mut().remove("status");
+    Ok(goyaml::emit::emit(&object.into_value())?)
+}
+
+/// An object as progress names it.
+pub(super) fn name(object: &Object) -> String {
+    match object.namespace() {
+        "" => format!("{}/{}", object.kind(), object.name()),
+        namespace => format!("{}/{namespace}/{}", object.kind(), object.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_upgrade_tells_which_flags_it_drops() {
+        let workload = |flags: &[&str]| {
+            let container = json!({"name": "manager", "args": flags});
+            Object::new(
+                json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"},
+                "spec": {"template": {"spec": {"containers": [container]}}}}),
+            )
+            .unwrap()
+        };
+        let found = workload(&[
+            "serve",
+            "--storage-path=/old",
+            "--no-cross-namespace-refs",
+            "--concurrent=9",
+        ]);
+        let wanted = workload(&["serve", "--storage-path=/data", "--concurrent=8"]);
+        assert_eq!(lost_flags(&found, &wanted), ["--no-cross-namespace-refs"]);
+        assert_eq!(lost_flags(&found, &found), [""; 0]);
+    }
+}

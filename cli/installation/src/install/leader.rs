@@ -1,0 +1,225 @@
+//! Whether an installation acts: one of its Pods renews the Lease of windlass, and no controller of Flux holds its own.
+//!
+//! Pods are ready before, since a standby is ready, too. Elsewhere: whether objects are ready ([`super`]), who holds a Lease and
+//! lives (`operators/renewal.rs`), in which order a process takes Leases (`windlass_cluster::election`).
+
+use anyhow::{Context as _, bail};
+use jiff::Timestamp;
+use objects::Object;
+use tokio::time::Instant;
+
+use super::POLL_INTERVAL;
+use super::manifests::workloads;
+use crate::check::{OURS, is_elected, selector};
+use crate::operators::{self, LeaseHolder, Renewals, replicas};
+use windlass_cli_runtime::connection::{Mark, say};
+use windlass_cluster::{Cluster, ClusterError};
+use windlass_serve::settings::lease_name;
+
+/// What the Leases say of an installation.
+#[derive(Debug, PartialEq, Eq)]
+enum LeaderState {
+    /// This Pod acts.
+    Held(LeaseHolder),
+    /// None does yet: what is waited for.
+    Awaited(String),
+}
+
+/// The Leases under which the processes of workloads act.
+pub(super) fn leases_of(objects: &[Object]) -> Vec<String> {
+    let elected = workloads(objects).filter(|it| replicas(it) > 0 && is_elected(it));
+    elected.map(|it| lease_name(selector(it))).collect()
+}
+
+/// Checks that the Pods of an installation do not have to wait for a process outside of the cluster, which holds their Lease.
+///
+/// # Errors
+/// One does, and until when; or the API server refuses to list Leases or Pods.
+pub(crate) async fn permit_leases(
+    cluster: &Cluster,
+    namespace: &str,
+    objects: &[Object],
+) -> anyhow::Result<()> {
+    let outside = operators::outside(cluster, namespace, Timestamp::now()).await;
+    let outside = outside.context("cannot tell which processes hold the Leases of windlass")?;
+    let wanted = leases_of(objects);
+    let is_wanted =
+        |it: &&LeaseHolder| wanted.iter().any(|lease| it.lease == format!("{namespace}/{lease}"));
+    if let Some(holder) = outside.iter().find(is_wanted) {
+        bail!(
+            "{holder} ({}), and is none of the Pods of windlass, which would wait for it: stop that process, or wait until then \
+             if it was killed; nothing was changed",
+            holder.term()
+        );
+    }
+    Ok(())
+}
+
+/// Waits until a Pod of windlass acts under each of these Leases.
+///
+/// # Errors
+/// None does in time, and why; or the API server refuses to list Leases or Pods.
+pub(super) async fn await_leader(
+    cluster: &Cluster,
+    namespace: &str,
+    leases: &[String],
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    let mut renewals = Renewals::default();
+    let mut said = String::new();
+    for lease in leases {
+        loop {
+            let leadership = leadership(cluster, namespace, lease, &mut renewals).await;
+            let text = match leadership.context("cannot tell whether windlass acts")? {
+                LeaderState::Held(holder) => {
+                    say(Mark::Success, &format!("windlass acts: {holder} ({})", holder.term()));
+                    break;
+                }
+                LeaderState::Awaited(text) => text,
+            };
+            if Instant::now() >= deadline {
+                bail!(
+                    "windlass does not act in time: {text}; `kubectl -n {namespace} logs -l {OURS}` and `windlass check \
+                     -n {namespace}` show more"
+                );
+            }
+            if said != text {
+                say(Mark::Waiting, &text);
+                said = text;
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+    Ok(())
+}
+
+/// What the Leases of a namespace say now.
+async fn leadership(
+    cluster: &Cluster,
+    namespace: &str,
+    name: &str,
+    renewals: &mut Renewals,
+) -> Result<LeaderState, ClusterError> {
+    let now = Timestamp::now();
+    let leases = operators::leases(cluster, namespace).await?;
+    let Some(lease) = leases.iter().find(|it| it.name() == name) else {
+        let text = format!("no process has acquired Lease {namespace}/{name} yet");
+        return Ok(LeaderState::Awaited(text));
+    };
+    let Some(holder) = LeaseHolder::of(lease, now) else {
+        return Ok(LeaderState::Awaited(format!("no process holds Lease {namespace}/{name}")));
+    };
+    let pods = operators::pods(cluster, namespace).await?;
+    let is_holder =
+        |pod: &Object| pod.name() == holder.identity && pod.meta("deletionTimestamp").is_none();
+    if !pods.iter().any(is_holder) {
+        return Ok(LeaderState::Awaited(format!(
+            "{holder}, and is none of the Pods of windlass that stay: they wait until that process ends"
+        )));
+    }
+    if !renewals.is_seen(lease, now) {
+        return Ok(LeaderState::Awaited(format!("{holder}, and has not renewed it yet")));
+    }
+    // Objects that are divided by a selector may be divided between windlass and Flux, too.
+    let of_flux = leases.iter().filter(|it| operators::is_of_flux(it) && name == lease_name(""));
+    let other =
+        of_flux.filter_map(|it| LeaseHolder::of(it, now)).find(|it| it.identity != holder.identity);
+    Ok(match other {
+        Some(other) => {
+            LeaderState::Awaited(format!("{other}, and windlass waits until it is free"))
+        }
+        None => LeaderState::Held(holder),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use fake_cluster::operator_objects::{self, pod};
+    use fake_cluster::with_objects;
+
+    const OWN: &str = "windlass-leader-election";
+
+    fn lease(name: &str, holder: &str, seconds_ago: i64) -> Value {
+        let renewed = Timestamp::now() - SignedDuration::from_secs(seconds_ago);
+        operator_objects::lease(name, holder, &renewed.to_string())
+    }
+
+    /// What is said where no more time is left.
+    async fn awaited(objects: Vec<Value>) -> String {
+        let (cluster, _) = with_objects(objects).await;
+        let leases = [OWN.to_owned()];
+        let ended = await_leader(&cluster, "flux-system", &leases, Instant::now()).await;
+        ended.err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[tokio::test]
+    async fn an_installation_acts_when_one_of_its_pods_renews_the_lease_and_no_one_holds_those_of_flux()
+     {
+        let flux = |holder: &str| lease("helm-controller-leader-election", holder, 1);
+        let text = awaited(vec![pod("new")]).await;
+        assert!(text.contains("no process has acquired Lease flux-system/windlass-"), "{text}");
+        assert!(text.starts_with("windlass does not act in time: "), "{text}");
+        let text = awaited(vec![pod("new"), lease(OWN, "new", 60)]).await;
+        assert!(text.contains("no process holds Lease flux-system/windlass-"), "{text}");
+        let text = awaited(vec![pod("new"), lease(OWN, "laptop", 1)]).await;
+        assert!(text.contains("'laptop' holds Lease") && text.contains("none of the Pods"));
+        // Its process ended, and the next one in the same Pod has not begun.
+        let text = awaited(vec![pod("new"), lease(OWN, "new", 12)]).await;
+        assert!(text.contains("has not renewed it yet"), "{text}");
+        let text = awaited(vec![pod("new"), lease(OWN, "new", 1), flux("flux-1")]).await;
+        assert!(text.contains("'flux-1' holds Lease flux-system/helm-controller-"), "{text}");
+        let mut ending = pod("new");
+        ending["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let text = awaited(vec![ending, lease(OWN, "new", 1)]).await;
+        assert!(text.contains("none of the Pods"), "{text}");
+        assert_eq!(awaited(vec![pod("new"), lease(OWN, "new", 1), flux("new")]).await, "");
+        assert_eq!(awaited(vec![pod("new"), lease(OWN, "new", 1)]).await, "");
+    }
+
+    fn workload(replicas: i64, flags: &[&str]) -> Object {
+        let container = json!({"name": "manager", "args": flags});
+        Object::new(
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"},
+            "spec": {"replicas": replicas, "template": {"spec": {"containers": [container]}}}}),
+        )
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_installation_is_refused_while_a_process_outside_of_the_cluster_holds_its_lease() {
+        let refusal = async |objects: Vec<Value>, flags: &[&str]| {
+            let (cluster, writes) = with_objects(objects).await;
+            let permitted = permit_leases(&cluster, "flux-system", &[workload(1, flags)]).await;
+            assert!(writes.lock().is_empty());
+            permitted.err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        let elected = ["serve", "--enable-leader-election"];
+        let text = refusal(vec![lease(OWN, "laptop", 3)], &elected).await;
+        assert!(text.starts_with("'laptop' holds Lease flux-system/windlass-"), "{text}");
+        assert!(text.contains(" (renewed at ") && text.contains(", counts until "), "{text}");
+        assert!(text.ends_with("nothing was changed"), "{text}");
+        assert_eq!(refusal(vec![lease(OWN, "laptop", 60)], &elected).await, "", "it ran out");
+        let of_pod = vec![lease(OWN, "laptop", 3), pod("laptop")];
+        assert_eq!(refusal(of_pod, &elected).await, "");
+        let shard = lease("windlass-leader-election-73fdc1be", "laptop", 3);
+        assert_eq!(refusal(vec![shard], &elected).await, "", "it has other objects");
+        assert_eq!(refusal(vec![lease(OWN, "laptop", 3)], &["serve"]).await, "");
+    }
+
+    #[test]
+    fn workloads_without_an_election_are_not_waited_for() {
+        let selector = "--watch-label-selector=sharding.fluxcd.io/key=shard1";
+        let objects = [
+            workload(1, &["serve", "--enable-leader-election"]),
+            workload(0, &["serve", "--enable-leader-election"]),
+            workload(1, &["serve"]),
+            workload(1, &["serve", "--enable-leader-election", selector]),
+        ];
+        let expected = ["windlass-leader-election", "windlass-leader-election-73fdc1be"];
+        assert_eq!(leases_of(&objects), expected);
+    }
+}

@@ -1,0 +1,112 @@
+//! `windlass migrate`: takes a cluster over from Flux, and gives it back; converts objects of other operators.
+//!
+//! Objects, their statuses and what they manage stay as they are: windlass serves the same kinds. What changes is which
+//! controllers run, and what is needed to change that back is recorded in the cluster first.
+//!
+//! Below: the controllers of Flux and what would stop a migration (`flux_installation`), their flags (`flags`), the
+//! state before the migration (`record`), the check that nothing was written since (`write_check`), what stays of one
+//! that was undone (`remaining_objects`), and the two directions (`from_flux`, `to_flux`);
+//! objects of other operators (`convert`), folders with helmfiles (`from_helmfile`).
+
+mod convert;
+mod flags;
+mod flux_installation;
+mod from_flux;
+mod from_helmfile;
+mod record;
+mod remaining_objects;
+mod to_flux;
+mod write_check;
+
+use anyhow::bail;
+use clap::{Args as ClapArgs, Subcommand};
+use objects::{Gvk, Object};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::install::{MANAGER, POLL_INTERVAL, name};
+use windlass_cli_runtime::connection::{Mark, say};
+use windlass_cluster::Cluster;
+
+/// The flags of `windlass migrate`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    direction: Direction,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Direction {
+    /// Scale Flux's source-, kustomize- and helm-controller to zero and install windlass in their place
+    FromFlux(from_flux::Args),
+    /// Scale windlass to zero and Flux's controllers back to what they were
+    ToFlux(to_flux::Args),
+    /// Print what Applications of Argo CD become: sources with Kustomizations and HelmReleases
+    FromArgocd(convert::Args),
+    /// Print what HelmReleases of the Helm operator become: HelmReleases that adopt their releases
+    FromHelmOperator(convert::Args),
+    /// Print what a folder with a helmfile becomes: a source with Helmfiles that adopt the releases
+    FromHelmfile(from_helmfile::Args),
+    /// Print what Helmfiles of helmfile-operator become: Helmfiles that adopt their releases
+    FromHelmfileOperator(convert::Args),
+}
+
+/// Migrates.
+///
+/// # Errors
+/// Something is in the way, or did not become ready; the message says what was undone.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.direction {
+        Direction::FromFlux(args) => from_flux::run(args),
+        Direction::ToFlux(args) => to_flux::run(args),
+        Direction::FromArgocd(args) => convert::run(args, &convert::argocd::OPERATOR),
+        Direction::FromHelmOperator(args) => convert::run(args, &convert::helm_operator::OPERATOR),
+        Direction::FromHelmfile(args) => from_helmfile::run(args),
+        Direction::FromHelmfileOperator(args) => {
+            convert::run(args, &convert::helmfile_operator::OPERATOR)
+        }
+    }
+}
+
+/// Changes how many replicas a workload is to have.
+async fn scale(cluster: &Cluster, workload: &Object, replicas: i64) -> anyhow::Result<()> {
+    let resource = cluster.resource(&workload.gvk()).await?;
+    let patch = json!({"spec": {"replicas": replicas}});
+    cluster.merge_patch(&resource, workload.namespace(), workload.name(), &patch, MANAGER).await?;
+    say(Mark::Success, &format!("{} scaled to {replicas}", name(workload)));
+    Ok(())
+}
+
+/// Waits until no Pod of these workloads is left, so that none of them acts any more.
+async fn await_end(
+    cluster: &Cluster,
+    workloads: &[Object],
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    for workload in workloads {
+        let selector = selector(workload);
+        let pods = Gvk::new("v1", "Pod");
+        let mut is_printed = false;
+        while let Some(pod) =
+            cluster.list_of_kind(&pods, workload.namespace(), &selector).await?.first()
+        {
+            if Instant::now() >= deadline {
+                bail!("{} is still running", name(pod));
+            }
+            if !is_printed {
+                say(Mark::Waiting, &format!("{} ends", name(pod)));
+                is_printed = true;
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+    Ok(())
+}
+
+/// The labels by which a workload selects its Pods.
+fn selector(workload: &Object) -> String {
+    let labels = workload.get("spec").map(|spec| &spec["selector"]["matchLabels"]);
+    let labels = labels.and_then(Value::as_object).into_iter().flatten();
+    let pairs = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+    pairs.collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,329 @@
+//! `windlass migrate from-argocd`, `from-helm-operator` and `from-helmfile-operator`: objects of other operators as those that windlass serves.
+//!
+//! They are read from files or from the cluster and printed; nothing is written. Fields without a counterpart are named
+//! one by one: an object of which a part that decides what is applied cannot be converted is left out.
+//! Below: the operators.
+
+pub(super) mod argocd;
+pub(super) mod helm_operator;
+pub(super) mod helmfile_operator;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::Args as ClapArgs;
+use objects::{Gvk, Object};
+use serde_json::{Map, Value, json};
+
+use super::super::install::name;
+use windlass_cli_runtime::connection::{Connection, Mark, block_on, print, say};
+use windlass_cluster::object_pages::ObjectQuery;
+use windlass_cluster::{Cluster, ClusterError};
+
+/// The largest file that is read.
+const MAX_MANIFEST_FILE_BYTES: u64 = 16 << 20;
+/// How deep folders are searched.
+const MAX_FOLDER_DEPTH: usize = 32;
+
+/// The flags of these commands.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    #[command(flatten)]
+    connection: Connection,
+    /// File or folder of YAML to convert instead of what is in the cluster; may be repeated
+    #[arg(short, long, value_name = "PATH")]
+    filename: Vec<PathBuf>,
+}
+
+/// An operator whose objects are converted.
+pub(super) struct Operator {
+    /// What is converted.
+    pub(super) gvk: (&'static str, &'static str),
+    /// Kinds that are not, each with what to do instead.
+    pub(super) others: &'static [(&'static str, &'static str, &'static str)],
+    /// Converts an object; the namespace is that of windlass.
+    pub(super) convert: fn(&Object, &str) -> ConversionResult,
+    /// What to check in the manifests of sources, which are not read.
+    pub(super) remarks: &'static [&'static str],
+    /// How the objects are brought into use.
+    pub(super) next: &'static str,
+}
+
+/// What becomes of an object.
+#[derive(Debug, Default)]
+pub(super) struct ConversionResult {
+    pub(super) objects: Vec<Value>,
+    /// What a person should check.
+    pub(super) notes: Vec<String>,
+    /// Why the object is left out.
+    pub(super) obstacles: Vec<String>,
+}
+
+/// The objects that were converted so far.
+struct Conversion<'o> {
+    operator: &'o Operator,
+    /// The namespace of windlass.
+    namespace: &'o str,
+    text: String,
+    left_out: usize,
+    count: usize,
+}
+
+impl<'o> Conversion<'o> {
+    fn new(operator: &'o Operator, namespace: &'o str) -> Self {
+        Self { operator, namespace, text: String::new(), left_out: 0, count: 0 }
+    }
+
+    /// Converts an object, unless it is of a kind that the operator does not have; says what a person should check.
+    fn take(&mut self, object: &Object) -> anyhow::Result<()> {
+        let gvk = object.gvk();
+        let operator = self.operator;
+        let other = operator.others.iter().find(|(api, kind, _)| gvk == Gvk::new(api, kind));
+        if let Some((_, _, advice)) = other {
+            say(Mark::Failure, &format!("{} is not converted: {advice}", name(object)));
+            self.left_out += 1;
+        }
+        if gvk != Gvk::new(operator.gvk.0, operator.gvk.1) {
+            return Ok(());
+        }
+        self.count += 1;
+        let ConversionResult { objects, notes, obstacles } =
+            (operator.convert)(object, self.namespace);
+        for note in notes {
+            say(Mark::Warning, &format!("{}: {note}", name(object)));
+        }
+        if obstacles.is_empty() {
+            for object in objects {
+                self.text.push_str(&format!("---\n{}", goyaml::emit::emit(&object)?));
+            }
+            return Ok(());
+        }
+        self.left_out += 1;
+        for obstacle in obstacles {
+            say(Mark::Failure, &format!("{}: {obstacle}", name(object)));
+        }
+        Ok(())
+    }
+
+    /// Converts the objects of a cluster, page by page.
+    async fn take_all(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
+        let others = self.operator.others.iter().map(|(api, kind, _)| (*api, *kind));
+        let kinds: Vec<_> = std::iter::once(self.operator.gvk).chain(others).collect();
+        for (api_version, kind) in kinds {
+            let unlisted = || format!("cannot list objects of kind {kind}");
+            let resource = match cluster.resource(&Gvk::new(api_version, kind)).await {
+                Err(ClusterError::NoSuchKind { .. }) => continue,
+                found => found.with_context(unlisted)?,
+            };
+            let mut pages = cluster.object_pages(ObjectQuery::all(&resource));
+            loop {
+                match pages.next().await {
+                    Ok(Some(page)) => {
+                        page.objects.iter().try_for_each(|object| self.take(object))?;
+                    }
+                    Ok(None) | Err(ClusterError::NoSuchKind { .. }) => break,
+                    Err(error) => return Err(error).with_context(unlisted),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Prints the objects.
+///
+/// # Errors
+/// Something cannot be read, or objects were left out.
+pub(super) fn run(args: &Args, operator: &Operator) -> anyhow::Result<()> {
+    let mut conversion = Conversion::new(operator, &args.connection.namespace);
+    match args.filename.as_slice() {
+        [] => block_on(async {
+            let (cluster, _) = args.connection.open().await?;
+            conversion.take_all(&cluster).await
+        })?,
+        paths => from_files(paths)?.iter().try_for_each(|object| conversion.take(object))?,
+    }
+    let Conversion { text, left_out, count, .. } = conversion;
+    if count == 0 && left_out == 0 {
+        bail!("there is no object of kind {} ({})", operator.gvk.1, operator.gvk.0);
+    }
+    print(&text)?;
+    for remark in operator.remarks {
+        say(Mark::Warning, remark);
+    }
+    if left_out > 0 {
+        bail!("{left_out} object(s) were left out, {} converted", count - left_out.min(count));
+    }
+    say(Mark::Success, &format!("{count} object(s) converted"));
+    say(Mark::Action, &format!("next: {}", operator.next));
+    Ok(())
+}
+
+fn from_files(paths: &[PathBuf]) -> anyhow::Result<Vec<Object>> {
+    let mut files = Vec::new();
+    for path in paths {
+        collect(path, MAX_FOLDER_DEPTH, &mut files)?;
+    }
+    let mut found = Vec::new();
+    for file in files {
+        let shown = file.display().to_string();
+        let size = std::fs::metadata(&file).with_context(|| shown.clone())?.len();
+        if size > MAX_MANIFEST_FILE_BYTES {
+            bail!("{shown} is larger than {MAX_MANIFEST_FILE_BYTES} bytes");
+        }
+        let bytes = std::fs::read(&file).with_context(|| shown.clone())?;
+        let read = objects::manifest::read(&shown, &bytes, &goyaml::YamlLimits::default());
+        found.extend(read?.into_iter().map(|located| located.object));
+    }
+    Ok(found)
+}
+
+/// A file, or the YAML files of a folder by name; symbolic links in it are not followed.
+fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    let shown = || path.display().to_string();
+    if !path.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    if depth == 0 {
+        bail!("{} is nested too deeply", shown());
+    }
+    let entries = std::fs::read_dir(path).with_context(shown)?;
+    let mut entries: Vec<_> = entries.collect::<Result<_, _>>().with_context(shown)?;
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let kind = entry.file_type().with_context(shown)?;
+        let is_yaml = entry.path().extension().is_some_and(|it| it == "yaml" || it == "yml");
+        if kind.is_dir() {
+            collect(&entry.path(), depth - 1, files)?;
+        } else if kind.is_file() && is_yaml {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// Fields that are taken one by one, so that none is forgotten.
+pub(super) struct Fields {
+    path: String,
+    left: Map<String, Value>,
+}
+
+impl Fields {
+    /// Those of a map, or none.
+    pub(super) fn of(path: &str, value: Value) -> Self {
+        let left = match value {
+            Value::Object(left) => left,
+            _ => Map::new(),
+        };
+        Self { path: path.to_owned(), left }
+    }
+
+    pub(super) fn take(&mut self, key: &str) -> Value {
+        self.left.remove(key).unwrap_or(Value::Null)
+    }
+
+    /// A text; empty if there is none.
+    pub(super) fn text(&mut self, key: &str) -> String {
+        match self.take(key) {
+            Value::String(text) => text,
+            Value::Number(number) => number.to_string(),
+            _ => String::new(),
+        }
+    }
+
+    pub(super) fn is_true(&mut self, key: &str) -> bool {
+        self.take(key) == true
+    }
+
+    pub(super) fn fields(&mut self, key: &str) -> Self {
+        let path = format!("{}.{key}", self.path);
+        Self::of(&path, self.take(key))
+    }
+
+    pub(super) fn list(&mut self, key: &str) -> Vec<Value> {
+        match self.take(key) {
+            Value::Array(items) => items,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Says of every field that is left that it has no counterpart.
+    pub(super) fn refuse(self, obstacles: &mut Vec<String>) {
+        let left = self.left.iter().filter(|(_, value)| !is_empty(value));
+        obstacles.extend(left.map(|(key, _)| format!("{}.{key} has no counterpart", self.path)));
+    }
+
+    /// The same, with what to do instead.
+    pub(super) fn refuse_as(self, advice: &str, obstacles: &mut Vec<String>) {
+        let mut left = Vec::new();
+        self.refuse(&mut left);
+        obstacles.extend(left.into_iter().map(|text| format!("{text}: {advice}")));
+    }
+
+    /// The same of fields that change nothing of what is applied.
+    pub(super) fn note(self, notes: &mut Vec<String>) {
+        let mut left = Vec::new();
+        self.refuse(&mut left);
+        notes.extend(left);
+    }
+}
+
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.values().all(is_empty),
+        Value::Bool(true) | Value::Number(_) => false,
+    }
+}
+
+/// Sets a field unless there is nothing to say.
+pub(super) fn put(to: &mut Value, path: &[&str], value: Value) {
+    if is_empty(&value) {
+        return;
+    }
+    let mut at = to;
+    for key in path {
+        at = &mut at[*key];
+    }
+    *at = value;
+}
+
+/// An object of a kind that windlass serves.
+pub(super) fn object(
+    api_version: &str,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+    spec: &Value,
+) -> Value {
+    json!({
+        "apiVersion": api_version, "kind": kind,
+        "metadata": {"name": name, "namespace": namespace}, "spec": spec,
+    })
+}
+
+/// A source of charts: a repository or a registry.
+pub(super) fn chart_repository(
+    namespace: &str,
+    name: &str,
+    url: &str,
+    pass_credentials: bool,
+) -> Value {
+    let mut spec = json!({"interval": "10m", "url": url});
+    if url.starts_with("oci://") {
+        spec["type"] = json!("oci");
+    }
+    put(&mut spec, &["passCredentials"], json!(pass_credentials));
+    object(SOURCE, "HelmRepository", namespace, name, &spec)
+}
+
+pub(super) const SOURCE: &str = "source.toolkit.fluxcd.io/v1";
+pub(super) const HELMFILE: &str = "helmfile.windlass.dev/v1alpha1";
+pub(super) const HELM: &str = "helm.toolkit.fluxcd.io/v2";
+pub(super) const KUSTOMIZE: &str = "kustomize.toolkit.fluxcd.io/v1";
+
+#[cfg(test)]
+mod tests;

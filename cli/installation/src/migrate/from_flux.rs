@@ -1,0 +1,374 @@
+//! `windlass migrate from-flux`: plan, record, scale Flux to zero, install windlass, verify; undone if one of them fails.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args as ClapArgs;
+use objects::Object;
+use tokio::time::Instant;
+
+use super::super::check::is_supported;
+use super::super::install::manifests::Manifests;
+use super::super::install::{self, POLL_INTERVAL, definitions, leader, name};
+use super::super::operators::{Operator, Operators};
+use super::flags::{self, CarriedFlags};
+use super::flux_installation::{Survey, is_ready, ready};
+use super::record::{Record, suspend};
+use super::remaining_objects::Remains;
+use super::write_check::Live;
+use super::{await_end, scale, to_flux};
+use windlass_cli_runtime::connection::{Connection, Mark, block_on, print, say};
+use windlass_cli_runtime::table::clean;
+use windlass_cluster::Cluster;
+use windlass_serve::settings::parse_duration;
+
+/// How long a release that is being upgraded may take before anything is changed.
+const PROGRESS_LIMIT: Duration = Duration::from_secs(60);
+/// How long Flux may at least take to be back: a short `--timeout` is about windlass.
+const UNDO_LIMIT: Duration = Duration::from_secs(120);
+
+/// The flags of `windlass migrate from-flux`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(flatten)]
+    manifests: Manifests,
+    /// Print what is installed and what would be done, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// How long everything has to stay ready under windlass before the migration counts as done
+    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_duration)]
+    observe: Duration,
+}
+
+/// Takes the cluster over.
+///
+/// # Errors
+/// Something is in the way, and nothing was changed; or something failed, and the message says whether all was undone.
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    block_on(async {
+        let (cluster, version) = args.connection.open().await?;
+        let namespace = args.connection.namespace.as_str();
+        is_supported(&version)?;
+        let mut manifests = args.manifests.clone();
+        let mut wanted = manifests.objects(namespace)?;
+        definitions::check(&cluster, &wanted, false).await?;
+        let mut survey = Survey::of(&cluster, namespace).await?;
+        survey.obstacles.extend(others(&Operators::find(&cluster).await?, namespace));
+        let CarriedFlags { flags, notes, warnings, obstacles } =
+            flags::carried(&survey.controllers, &wanted);
+        survey.obstacles.extend(obstacles);
+        print(&survey.table())?;
+        notes.iter().for_each(|text| say(Mark::Action, &clean(text)));
+        warnings.iter().for_each(|text| say(Mark::Warning, &clean(text)));
+        check(&survey, namespace)?;
+        if !flags.is_empty() {
+            manifests.serve_flags.extend(flags);
+            wanted = manifests.objects(namespace)?;
+        }
+        // It is there, and others have Pods in it, which a label of ours might forbid.
+        wanted.retain(|object| object.kind() != "Namespace");
+        leader::permit_leases(&cluster, namespace, &wanted).await?;
+        if args.dry_run {
+            tell_plan(&survey, namespace, &manifests);
+            return Ok(());
+        }
+        let deadline = Instant::now() + args.connection.timeout;
+        let survey = await_idle(&cluster, namespace, survey).await?;
+        // An existing record is of a migration that was cut short: the cluster is no longer as Flux had it.
+        let record = match Record::load(&cluster, namespace).await? {
+            Some(record) => record,
+            None => {
+                let record = Record::of(&cluster, &survey, &wanted).await?;
+                record.save(&cluster, namespace).await?;
+                record
+            }
+        };
+        if let Err(error) = take_over(&cluster, args, &survey, wanted.clone(), deadline).await {
+            say(Mark::Failure, &format!("{error:#}"));
+            say(Mark::Action, "giving the cluster back to Flux");
+            let deadline = Instant::now() + args.connection.timeout.max(UNDO_LIMIT);
+            to_flux::give_back(&cluster, namespace, &record, deadline).await.with_context(|| {
+                format!("Flux is not back yet; `windlass migrate to-flux -n {namespace}` tries again")
+            })?;
+            tell_remains(&cluster, &wanted, namespace).await;
+            bail!("windlass did not take over, and Flux is as it was");
+        }
+        say(
+            Mark::Success,
+            "windlass has taken over; `windlass migrate to-flux` gives the cluster back",
+        );
+        tell_next(&survey, namespace, &manifests);
+        Ok(())
+    })
+}
+
+/// Says what stays of an installation that was undone.
+async fn tell_remains(cluster: &Cluster, installed: &[Object], namespace: &str) {
+    match Remains::of(cluster, installed).await {
+        Ok(remains) => {
+            remains.lines(namespace).iter().for_each(|text| say(Mark::Action, &clean(text)));
+        }
+        Err(error) => say(Mark::Warning, &format!("cannot tell what stays of windlass: {error}")),
+    }
+}
+
+/// Operators elsewhere, which would act on the same objects beside windlass.
+fn others(operators: &Operators, namespace: &str) -> Vec<String> {
+    let is_elsewhere = |it: &&Operator| it.namespace != namespace;
+    let lines = operators.active().filter(is_elsewhere).map(|it| {
+        format!("{}: it acts on the same objects; scale it to zero or remove it first", it.subject)
+    });
+    lines.collect()
+}
+
+/// Whether there is something to take over, and nothing in the way.
+fn check(survey: &Survey, namespace: &str) -> anyhow::Result<()> {
+    if survey.controllers.is_empty() {
+        bail!(
+            "no controller of Flux is in namespace {namespace}: name its namespace with -n, or `windlass install`"
+        );
+    }
+    if !survey.is_active() {
+        bail!(
+            "the controllers of Flux in namespace {namespace} have no replicas: `windlass install`"
+        );
+    }
+    for obstacle in &survey.obstacles {
+        say(Mark::Failure, &clean(obstacle));
+    }
+    match survey.obstacles.len() {
+        0 => Ok(()),
+        count => bail!("{count} obstacle(s) are in the way; nothing was changed"),
+    }
+}
+
+fn tell_plan(survey: &Survey, namespace: &str, manifests: &Manifests) {
+    if let Some(object) = &survey.bootstrap {
+        say(
+            Mark::Action,
+            &format!("{} applies the controllers of Flux, so it would be suspended", name(object)),
+        );
+    }
+    for controller in &survey.controllers {
+        say(Mark::Action, &format!("{} would be scaled to zero", name(controller)));
+    }
+    say(Mark::Action, &format!("windlass would be installed in namespace {namespace}"));
+    tell_next(survey, namespace, manifests);
+}
+
+/// Says what a person has to do: in the repository, where one installs Flux, and about what is left of Flux.
+fn tell_next(survey: &Survey, namespace: &str, manifests: &Manifests) {
+    if let Some(text) = next_in_repository(survey, namespace, manifests) {
+        say(Mark::Warning, &text);
+    } else if !manifests.serve_flags.is_empty() {
+        let flags = format!("{}{}", manifests.flags(), manifests.serve_flags());
+        say(
+            Mark::Action,
+            &format!("`windlass install -n {namespace}{flags}` upgrades windlass with these flags"),
+        );
+    }
+    let names: Vec<&str> = survey.controllers.iter().map(Object::name).collect();
+    say(
+        Mark::Action,
+        &format!(
+            "{} stay at zero, so that Flux can be given back. To remove them, name them: windlass has the label \
+             app.kubernetes.io/part-of=flux, too",
+            names.join(", ")
+        ),
+    );
+}
+
+/// The step in the repository that installs Flux, if there is one. What it has beyond what windlass replaces is kept.
+fn next_in_repository(survey: &Survey, namespace: &str, manifests: &Manifests) -> Option<String> {
+    let object = survey.bootstrap.as_ref()?;
+    let path = object.get("spec").and_then(|spec| spec["path"].as_str()).unwrap_or("./");
+    let path = path.trim_start_matches("./").trim_end_matches('/');
+    let file = match path {
+        "" => format!("{namespace}/gotk-components.yaml"),
+        path => format!("{path}/{namespace}/gotk-components.yaml"),
+    };
+    let export = format!("windlass install --export -n {namespace}{}", manifests.flags());
+    let serve_flags = manifests.serve_flags();
+    let others: Vec<&str> = survey.others.iter().map(Object::name).collect();
+    let command = match others.is_empty() {
+        true => format!("`{export}{serve_flags} > {file}`"),
+        false => format!(
+            "`{export} --keep {file}{serve_flags} > windlass.yaml && mv windlass.yaml {file}`, which keeps {}",
+            others.join(" and ")
+        ),
+    };
+    Some(format!(
+        "{} stays suspended: it would install Flux's controllers again. In its repository, run {command}; commit that, \
+         then `windlass resume kustomization/{} -n {}`",
+        name(object),
+        object.name(),
+        object.namespace()
+    ))
+}
+
+/// Waits until no release is being installed or upgraded: Helm's operations should end under the controller that began
+/// them.
+async fn await_idle(
+    cluster: &Cluster,
+    namespace: &str,
+    mut survey: Survey,
+) -> anyhow::Result<Survey> {
+    let deadline = Instant::now() + PROGRESS_LIMIT;
+    loop {
+        let is_busy = |it: &&Object| {
+            let is_suspended = it.get("spec").is_some_and(|spec| spec["suspend"] == true);
+            !is_suspended && ready(it).is_some_and(|condition| condition["status"] == "Unknown")
+        };
+        let busy = survey.of_kind("HelmRelease").find(is_busy).map(name);
+        let Some(busy) = busy else { return Ok(survey) };
+        if Instant::now() >= deadline {
+            bail!("{busy} is in progress: run this again when it is Ready or has failed");
+        }
+        say(Mark::Waiting, &format!("{busy} is in progress"));
+        tokio::time::sleep(4 * POLL_INTERVAL).await;
+        survey = Survey::of(cluster, namespace).await?;
+    }
+}
+
+async fn take_over(
+    cluster: &Cluster,
+    args: &Args,
+    survey: &Survey,
+    wanted: Vec<Object>,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    let live = Live::of(survey);
+    if let Some(object) = &survey.bootstrap {
+        suspend(cluster, object.namespace(), object.name(), true).await?;
+    }
+    for controller in &survey.controllers {
+        scale(cluster, controller, 0).await?;
+    }
+    await_end(cluster, &survey.controllers, deadline).await?;
+    let namespace = args.connection.namespace.as_str();
+    install::apply_windlass(cluster, namespace, wanted, deadline).await?;
+    observe(cluster, args, survey, &live).await
+}
+
+/// Whether everything that was ready stays it, and nothing is written that has no reason.
+async fn observe(
+    cluster: &Cluster,
+    args: &Args,
+    before: &Survey,
+    live: &Live,
+) -> anyhow::Result<()> {
+    let namespace = args.connection.namespace.as_str();
+    say(Mark::Waiting, "every object that was ready stays ready");
+    tokio::time::sleep(args.observe).await;
+    let deadline = Instant::now() + args.connection.timeout;
+    let now = loop {
+        let now = Survey::of(cluster, namespace).await?;
+        let is_worse = |it: &&Object| {
+            before.objects.iter().any(|old| old.id() == it.id() && is_ready(old)) && !is_ready(it)
+        };
+        let Some(worse) =
+            now.objects.iter().find(is_worse).map(|it| (name(it), ready(it).cloned()))
+        else {
+            break now;
+        };
+        if Instant::now() >= deadline {
+            let message = worse.1.and_then(|it| it["message"].as_str().map(str::to_owned));
+            bail!("{} was ready and is not: {}", worse.0, message.unwrap_or_default());
+        }
+        tokio::time::sleep(2 * POLL_INTERVAL).await;
+    };
+    let written = live.written(cluster, &now).await?;
+    if !written.is_empty() {
+        bail!("objects were written whose revision is the same: {}", written.join(", "));
+    }
+    say(Mark::Success, "nothing was written to what is managed");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use fake_cluster::with_objects;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        manifests: Manifests,
+    }
+
+    fn controller(name: &str, namespace: &str, replicas: i64) -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "flux"}},
+            "spec": {"replicas": replicas},
+        })
+    }
+
+    /// The Kustomization that `flux bootstrap` makes, which applies a controller.
+    fn bootstrap() -> Value {
+        json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "flux-system", "namespace": "flux-system"},
+            "spec": {
+                "interval": "10m", "path": "./clusters/one", "prune": true,
+                "sourceRef": {"kind": "GitRepository", "name": "flux-system"},
+            },
+            "status": {"inventory": {"entries": [
+                {"id": "flux-system_source-controller_apps_Deployment", "v": "v1"},
+            ]}},
+        })
+    }
+
+    async fn survey(objects: Vec<Value>) -> Survey {
+        Survey::of(&with_objects(objects).await.0, "flux-system").await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_step_in_the_repository_keeps_what_windlass_does_not_replace_and_repeats_the_flags()
+    {
+        let flags = ["migrate", "--profile=high-availability", "--image-pull-secret=pull"];
+        let manifests = Command::try_parse_from(flags).unwrap().manifests;
+        let source = controller("source-controller", "flux-system", 1);
+        let plain = survey(vec![source.clone(), bootstrap()]).await;
+        let text = next_in_repository(&plain, "flux-system", &manifests).unwrap();
+        let export = "windlass install --export -n flux-system --profile=high-availability --image-pull-secret=pull";
+        let file = "clusters/one/flux-system/gotk-components.yaml";
+        assert!(text.contains(&format!("`{export} > {file}`")), "{text}");
+
+        let other = controller("team-controller", "flux-system", 1);
+        let automated = survey(vec![source, other, bootstrap()]).await;
+        let text = next_in_repository(&automated, "flux-system", &manifests).unwrap();
+        let command =
+            format!("`{export} --keep {file} > windlass.yaml && mv windlass.yaml {file}`");
+        assert!(text.contains(&command), "{text}");
+        assert!(text.contains("which keeps team-controller"), "{text}");
+        let mut carried = manifests.clone();
+        carried.serve_flags.push("--no-cross-namespace-refs=true".to_owned());
+        let text = next_in_repository(&automated, "flux-system", &carried).unwrap();
+        let command =
+            format!("{export} --keep {file} -- --no-cross-namespace-refs=true > windlass");
+        assert!(text.contains(&command), "{text}");
+    }
+
+    #[tokio::test]
+    async fn shards_are_taken_over_and_operators_elsewhere_are_in_the_way() {
+        let objects = vec![
+            controller("kustomize-controller", "flux-system", 1),
+            controller("kustomize-controller-shard1", "flux-system", 1),
+            controller("team-controller", "flux-system", 1),
+            controller("helm-controller", "second-flux", 1),
+        ];
+        let (cluster, _) = with_objects(objects).await;
+        let found = Survey::of(&cluster, "flux-system").await.unwrap();
+        let names: Vec<&str> = found.controllers.iter().map(Object::name).collect();
+        assert_eq!(names, ["kustomize-controller", "kustomize-controller-shard1"]);
+        let others = others(&Operators::find(&cluster).await.unwrap(), "flux-system");
+        assert_eq!(others.len(), 1);
+        assert!(others[0].starts_with("Deployment/second-flux/helm-controller"), "{others:?}");
+    }
+}

@@ -1,0 +1,120 @@
+//! `windlass migrate to-flux`: windlass is scaled to zero, and Flux is as it was.
+
+use anyhow::bail;
+use clap::Args as ClapArgs;
+use objects::{Gvk, Object};
+use tokio::time::Instant;
+
+use super::super::check::OURS;
+use super::super::install::name;
+use super::super::operators::{self, Operators};
+use super::record::Record;
+use super::{await_end, scale};
+use windlass_cli_runtime::connection::{Connection, Mark, block_on, say};
+use windlass_cluster::Cluster;
+
+/// The flags of `windlass migrate to-flux`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Args {
+    #[command(flatten)]
+    connection: Connection,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Gives the cluster back.
+///
+/// # Errors
+/// It was not taken over from Flux, or something did not become ready in time.
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    block_on(async {
+        let (cluster, _) = args.connection.open().await?;
+        let namespace = &args.connection.namespace;
+        let Some(record) = Record::load(&cluster, namespace).await? else {
+            bail!(
+                "windlass did not take over from Flux in namespace {namespace}, so nothing is known of what it replaced: \
+                 name the namespace with -n, or `windlass uninstall` and `flux install`"
+            );
+        };
+        let missing = record.missing(&cluster, namespace).await?;
+        if !missing.is_empty() {
+            bail!(
+                "Flux cannot take over: {} of namespace {namespace} {} not exist any more. Nothing was changed; to go back, \
+                 `windlass uninstall -n {namespace}`, then install Flux again as it was installed",
+                missing.join(", "),
+                if missing.len() == 1 { "does" } else { "do" },
+            );
+        }
+        if let Some(other) =
+            Operators::find(&cluster).await?.elsewhere(namespace).find(|it| it.is_active)
+        {
+            bail!(
+                "windlass acts in namespace {}, too ({}), and must not act beside Flux: `windlass uninstall -n {}` first; \
+                 nothing was changed",
+                other.namespace,
+                other.subject,
+                other.namespace,
+            );
+        }
+        let outside = operators::outside(&cluster, namespace, jiff::Timestamp::now()).await?;
+        if let Some(holder) = outside.first() {
+            bail!(
+                "{holder} ({}), and is none of the Pods of windlass: stop that process first, or wait until then if it was \
+                 killed, since Flux must not act meanwhile; nothing was changed",
+                holder.term()
+            );
+        }
+        let workloads = workloads(&cluster, namespace).await?;
+        if workloads.is_empty() {
+            let text =
+                format!("windlass has no Deployment or StatefulSet in namespace {namespace}");
+            say(Mark::Warning, &text);
+        }
+        if args.dry_run {
+            for workload in &workloads {
+                say(Mark::Action, &format!("{} would be scaled to zero", name(workload)));
+            }
+            say(Mark::Action, "the controllers of Flux would be scaled to what they had");
+            return Ok(());
+        }
+        let deadline = Instant::now() + args.connection.timeout;
+        give_back(&cluster, namespace, &record, deadline).await?;
+        say(Mark::Success, &format!("Flux has taken over: {}", record.controllers()));
+        if !workloads.is_empty() {
+            let text = format!(
+                "windlass is still installed, with no replicas: `windlass uninstall -n {namespace}` removes it; \
+                 the CRDs are those of Flux, too, and stay"
+            );
+            say(Mark::Action, &text);
+        }
+        Ok(())
+    })
+}
+
+/// Scales windlass to zero, waits until it is gone, and restores Flux.
+///
+/// # Errors
+/// Something did not end or become ready in time.
+pub(super) async fn give_back(
+    cluster: &Cluster,
+    namespace: &str,
+    record: &Record,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    let workloads = workloads(cluster, namespace).await?;
+    for workload in &workloads {
+        scale(cluster, workload, 0).await?;
+    }
+    await_end(cluster, &workloads, deadline).await?;
+    record.restore(cluster, namespace, deadline).await
+}
+
+/// What windlass runs as.
+async fn workloads(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Object>> {
+    let mut found = Vec::new();
+    for kind in ["Deployment", "StatefulSet"] {
+        found.extend(cluster.list_of_kind(&Gvk::new("apps/v1", kind), namespace, OURS).await?);
+    }
+    Ok(found)
+}

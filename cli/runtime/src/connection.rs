@@ -1,0 +1,237 @@
+//! Commands that talk to a cluster: their flags, the connection, and how they tell what they do.
+//!
+//! Output is that of the `flux` command line: what is asked for on stdout, progress on stderr.
+
+use std::io::{BufRead, IsTerminal as _, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use windlass_cluster::Cluster;
+use windlass_cluster::client::{Access, connect};
+use windlass_cluster::leadership::Leadership;
+use windlass_cluster::metrics::Metrics;
+use windlass_serve::settings::parse_duration;
+
+/// How long the API server may take to answer at first.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Which cluster is meant, and in whose name it is asked: the flags of kubectl.
+#[derive(Debug, Clone, Args)]
+pub struct Reach {
+    /// Path of the kubeconfig; by default `$KUBECONFIG`, then ~/.kube/config
+    #[arg(long, value_name = "PATH", help_heading = "Cluster")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; by default the current one
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    context: Option<String>,
+    /// Cluster of the kubeconfig; by default that of the context
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    cluster: Option<String>,
+    /// User of the kubeconfig; by default that of the context
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    user: Option<String>,
+    /// User or ServiceAccount to impersonate
+    #[arg(long = "as", value_name = "USER", help_heading = "Cluster")]
+    impersonate: Option<String>,
+    /// Group to impersonate; may be repeated
+    #[arg(
+        long = "as-group",
+        value_name = "GROUP",
+        requires = "impersonate",
+        help_heading = "Cluster"
+    )]
+    groups: Vec<String>,
+}
+
+impl Reach {
+    /// The cluster and the version of its API server.
+    ///
+    /// # Errors
+    /// There is no such kubeconfig or context, or the API server did not respond ([`Unreachable`]).
+    pub async fn open(&self) -> anyhow::Result<(Cluster, String)> {
+        let Self { kubeconfig, context, cluster, user, impersonate, groups } = self;
+        let access = Access {
+            kubeconfig: kubeconfig.as_deref(),
+            context: context.as_deref(),
+            cluster: cluster.as_deref(),
+            user: user.as_deref(),
+            impersonate: impersonate.as_deref(),
+            groups,
+        };
+        connected(access).await
+    }
+}
+
+/// The API server did not respond.
+#[derive(Debug, Clone, Copy)]
+pub struct Unreachable;
+
+impl std::fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the cluster cannot be reached")
+    }
+}
+
+/// Which cluster is meant, and where windlass is in it.
+#[derive(Debug, Clone, Args)]
+pub struct Connection {
+    #[command(flatten)]
+    reach: Reach,
+    /// Namespace of windlass, not of objects
+    #[arg(
+        short,
+        long,
+        env = "FLUX_SYSTEM_NAMESPACE",
+        default_value = "flux-system",
+        value_name = "NAMESPACE"
+    )]
+    pub namespace: String,
+    /// How long to wait
+    #[arg(long, default_value = "5m", value_name = "DURATION", value_parser = parse_duration)]
+    pub timeout: Duration,
+}
+
+/// A cluster, after it has answered.
+///
+/// # Errors
+/// There is no such kubeconfig or context, or the API server did not respond.
+pub async fn connected(access: Access<'_>) -> anyhow::Result<(Cluster, String)> {
+    let cluster = connect(access, "cli", &Leadership::unlimited(), &Metrics::new()).await?;
+    let version = cluster.await_answer(ANSWER_LIMIT).await.context(Unreachable)?;
+    Ok((cluster, version))
+}
+
+impl Connection {
+    /// The cluster and the version of its API server.
+    ///
+    /// # Errors
+    /// There is no such kubeconfig or context, or the API server did not respond.
+    pub async fn open(&self) -> anyhow::Result<(Cluster, String)> {
+        self.reach.open().await
+    }
+}
+
+/// Runs what a command does.
+///
+/// # Errors
+/// That of the command, or that there is no runtime.
+pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    // Only fails when a provider was installed before, and nothing does that.
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(work)
+}
+
+/// What a line of progress says, by its glyph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Something begins.
+    Action,
+    /// Something is waited for.
+    Waiting,
+    /// It succeeded.
+    Success,
+    /// It failed.
+    Failure,
+    /// It works, but a person should check it.
+    Warning,
+}
+
+impl Mark {
+    /// The glyph, and its colour on a terminal.
+    fn parts(self) -> (char, u8) {
+        match self {
+            Self::Action => ('►', 36),
+            Self::Waiting => ('◎', 33),
+            Self::Success => ('✔', 32),
+            Self::Failure => ('✗', 31),
+            Self::Warning => ('⚠', 33),
+        }
+    }
+}
+
+/// Prints a line of progress.
+pub fn say(mark: Mark, text: &str) {
+    let mut out = std::io::stderr().lock();
+    let (glyph, colour) = mark.parts();
+    let is_coloured = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    // A closed stream does not stop the command half-way.
+    let _gone = match is_coloured {
+        true => writeln!(out, "\u{1b}[{colour}m{glyph}\u{1b}[0m {text}"),
+        false => writeln!(out, "{glyph} {text}"),
+    };
+}
+
+/// Asks a person on the terminal; `--silent` is the flag without which a command asks.
+///
+/// # Errors
+/// There is no answer.
+pub fn agrees(question: &str) -> anyhow::Result<bool> {
+    let input = std::io::stdin();
+    let is_echoed = input.is_terminal();
+    answer(question, &mut input.lock(), &mut std::io::stderr().lock(), is_echoed)
+}
+
+/// Asks, and reads the answer. Its line break is on the screen only if a terminal echoes it.
+fn answer(
+    question: &str,
+    input: &mut impl BufRead,
+    out: &mut impl Write,
+    is_echoed: bool,
+) -> anyhow::Result<bool> {
+    const CANNOT_ASK: &str = "cannot ask: add --silent";
+    write!(out, "{question} [y/N] ").and_then(|()| out.flush()).context(CANNOT_ASK)?;
+    let mut answer = String::new();
+    let read = input.read_line(&mut answer);
+    if !is_echoed || !answer.ends_with('\n') {
+        writeln!(out).context(CANNOT_ASK)?;
+    }
+    read.context(CANNOT_ASK)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Prints what was asked for.
+///
+/// # Errors
+/// The reader is gone.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(OutputError)
+}
+
+/// The reader of the output is gone, or it cannot be written.
+#[derive(Debug, Clone, Copy)]
+pub struct OutputError;
+
+impl std::fmt::Display for OutputError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("cannot print")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_after_a_question_has_a_line_of_its_own() {
+        for (typed, is_echoed, agrees, ends) in [
+            ("y\n", true, true, "Resume? [y/N] "),
+            ("y\n", false, true, "Resume? [y/N] \n"),
+            ("n\n", false, false, "Resume? [y/N] \n"),
+            // The input ends, as by Ctrl-D.
+            ("", true, false, "Resume? [y/N] \n"),
+        ] {
+            let mut out = Vec::new();
+            let is_agreed = answer("Resume?", &mut typed.as_bytes(), &mut out, is_echoed).unwrap();
+            assert_eq!(
+                (is_agreed, String::from_utf8(out).unwrap().as_str()),
+                (agrees, ends),
+                "{typed:?}"
+            );
+        }
+    }
+}

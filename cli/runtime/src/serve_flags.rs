@@ -1,0 +1,16 @@
+//! The flags of `windlass serve` that other commands take behind `--`.
+//!
+//! Elsewhere: which there are (`windlass_serve::settings`).
+
+use anyhow::Context as _;
+
+use windlass_serve::settings::Settings;
+
+/// The flags of the operator, which decide about builds, too.
+///
+/// # Errors
+/// They are not those of `windlass serve`.
+pub fn settings(flags: &[String]) -> anyhow::Result<Settings> {
+    let flags: Vec<&String> = flags.iter().filter(|flag| *flag != "serve").collect();
+    Settings::from_flags(&flags).context("the flags behind `--` are not those of `windlass serve`")
+}

@@ -1,0 +1,15 @@
+//! What commands print, for comparison with the texts of `goldens/`.
+//!
+//! Elsewhere: tables (`windlass_cli_runtime::table`).
+
+use windlass_cli_runtime::table::Screen;
+
+/// What is printed on terminals of 80 and 140 columns, one after the other; no line is wider.
+pub(crate) fn at_both_widths(text: impl Fn(Screen) -> String) -> String {
+    let at = |width| {
+        let text = text(Screen { width: Some(width), is_coloured: false });
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+        format!("{width} columns\n\n{text}\n")
+    };
+    [80, 140].map(at).concat()
+}
