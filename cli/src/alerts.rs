@@ -20,11 +20,12 @@ use sources::http::{Clients, Egress};
 use super::kind;
 use super::output::{ReportFormat, report};
 use super::scope::{ClusterScope, Site};
-use notification_controller::delivery::attempt::{begin, masking, secrets};
+use notification_controller::delivery::attempt::{begin, secrets};
 use notification_controller::delivery::transport::{Sender, TransportMessage};
 use windlass_cli_runtime::connection::{Mark, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean_line;
+use windlass_runtime::provider_secrets::masking;
 
 /// The flags of `windlass alerts`.
 #[derive(Debug, Clone, ClapArgs)]

@@ -216,7 +216,8 @@ impl ProviderRequest {
             to.strip_suffix(&*from).is_some_and(|rest| rest.is_empty() || rest.ends_with(b"."));
         if !is_below {
             next.headers.retain(|(name, _)| {
-                !["authorization", "www-authenticate", "cookie", "cookie2"]
+                // Differs(flux): Go's client takes the token of GitLab along.
+                !["authorization", "private-token", "www-authenticate", "cookie", "cookie2"]
                     .contains(&&*name.to_ascii_lowercase())
             });
         }

@@ -5,6 +5,7 @@
 //! * [`route()`] decides where an [`Alert`] sends an [`Event`]; a [`Dispatch`] is the conversation with the Provider.
 //! * A [`Delivery`] gives the requests, step by step; its driver sends them and hands the answers back.
 //! * [`receivers`] judges requests that webhooks make.
+//! * A [`PullRequestConversation`] leads to one pull request for a pushed branch, at the forge of a Provider.
 //!
 //! Source of the semantics: notification-controller 1.9.3; zoom, incident.io and the alias of Opsgenie as on its main
 //! branch.
@@ -44,4 +45,7 @@ pub use objects::{
     Alert, AlertSpec, EventSourceSelector, Metadata, NameReference, Provider, ProviderSpec, Secret,
     Unreadable,
 };
-pub use providers::{NatsKey, TYPES};
+pub use providers::{
+    NatsKey, Proposal, PullRequest, PullRequestChange, PullRequestConversation, PullRequestError,
+    PullRequestStep, TYPES,
+};

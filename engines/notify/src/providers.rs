@@ -1,4 +1,5 @@
-//! What is sent to each type of Provider: one file a type.
+//! What is sent to each type of Provider: one file a type; and pull requests, which forges have for some of them
+//! (`pull_request`).
 //!
 //! Here: the list of types, and what many of them share. Elsewhere: how requests are made again (`http`).
 //!
@@ -33,6 +34,7 @@ mod nats;
 mod opsgenie;
 mod otel;
 mod pagerduty;
+mod pull_request;
 mod rocket;
 mod sentry;
 mod slack;
@@ -48,6 +50,10 @@ use crate::event::Event;
 use crate::http::{Flow, ProviderRequest, Response, Retry};
 use crate::options::Options;
 pub use nats::NatsKey;
+pub use pull_request::{
+    Proposal, PullRequest, PullRequestChange, PullRequestConversation, PullRequestError,
+    PullRequestStep,
+};
 
 type Maker = fn(Options, Event) -> Flow;
 

@@ -17,6 +17,7 @@ use crate::{
 };
 
 mod incidents;
+mod pull_requests;
 
 const NOW: i64 = 1_800_000_000;
 
@@ -242,12 +243,17 @@ fn credentials_do_not_follow_to_another_host() {
     }
 }
 
-/// What a GitHub App sends whose Secret names an installation in this way.
-fn begin_as_app(installation: (&str, &str)) -> Result<Delivery, aws_lc_rs::error::Unspecified> {
+/// The private key of a GitHub App.
+fn app_key() -> Result<String, aws_lc_rs::error::Unspecified> {
     let key = KeyPair::generate(KeySize::Rsa2048)?;
     let der = AsDer::<Pkcs8V1Der<'_>>::as_der(&key)?;
     let encoded = STANDARD.encode(der.as_ref());
-    let pem = format!("-----BEGIN PRIVATE KEY-----\n{encoded}\n-----END PRIVATE KEY-----\n");
+    Ok(format!("-----BEGIN PRIVATE KEY-----\n{encoded}\n-----END PRIVATE KEY-----\n"))
+}
+
+/// What a GitHub App sends whose Secret names an installation in this way.
+fn begin_as_app(installation: (&str, &str)) -> Result<Delivery, aws_lc_rs::error::Unspecified> {
+    let pem = app_key()?;
     let spec = json!({
         "type": "github",
         "address": "https://ghe.example.com/acme/fleet",

@@ -4,8 +4,8 @@
 //! queue ([`work_queue`]), objects as last seen ([`object_store`]), permits ([`permit`]), work that blocks
 //! ([`blocking_task`]), sources ([`catalog`]) and their files ([`artifact`]), what specs name ([`reference`]), the
 //! remotes of GitRepositories ([`git_remote`]), clusters and users ([`target`]), applied objects ([`object_watcher`]),
-//! servers ([`http_clients`]); whether a run may begin ([`gate`], [`hold`], [`window`], [`lifecycle`]); and what is said
-//! of it ([`record`], [`progress`], [`hold_conditions`], [`audit`]).
+//! servers ([`http_clients`]), forges ([`pull_request`]); whether a run may begin ([`gate`], [`hold`], [`window`],
+//! [`lifecycle`]); and what is said of it ([`record`], [`progress`], [`hold_conditions`], [`audit`]).
 //! What appliers share: their run ([`applier`]), how they name the source of their files ([`source_reference`]), what
 //! builds of files take ([`build`], [`time_limit`], [`random`]), the guard of definitions ([`crd_guard`]), writes that may
 //! have been done ([`unanswered_writes`]), and the Pods behind a failure ([`workload_pods`]).
@@ -41,6 +41,8 @@ pub mod object_watcher;
 pub mod own_kinds;
 pub mod permit;
 pub mod progress;
+pub mod provider_secrets;
+pub mod pull_request;
 pub mod random;
 pub mod record;
 pub mod reference;

@@ -1,6 +1,6 @@
 //! Type `gitea`, also for Forgejo: a commit status, unless the newest one of the same context is the same.
 //!
-//! Here: also the client that both types of Gitea share.
+//! Here: also the client that both types of Gitea share with pull requests.
 
 use std::sync::Arc;
 
@@ -26,6 +26,39 @@ pub(super) struct Client {
 }
 
 impl Client {
+    /// The client for pull requests. Gitea may be served below a path: owner and name are the last two elements of the
+    /// address.
+    ///
+    /// # Errors
+    /// There is no token, or the address has fewer elements.
+    pub(super) fn below_path(options: &Options) -> Result<Self, String> {
+        let token = if options.token.is_empty() { &options.password } else { &options.token };
+        if token.is_empty() {
+            return Err("gitea token cannot be empty".to_owned());
+        }
+        let repository = ProviderRepository::parse(&options.url);
+        let id = repository.id.trim_end_matches('/');
+        let Some((owner, name)) = id.rsplit_once('/') else {
+            return Err(format!("invalid repository id {}", crate::text::quoted(id)));
+        };
+        let host = repository.host.trim_end_matches('/');
+        let (server, owner) = match owner.rsplit_once('/') {
+            Some((path, owner)) => (format!("{host}/{path}"), owner),
+            None => (host.to_owned(), owner),
+        };
+        Ok(Self::new(options, token, &server, owner, name))
+    }
+
+    fn new(options: &Options, token: &str, server: &str, owner: &str, name: &str) -> Self {
+        Self {
+            api: format!("{server}/api/v1"),
+            repository: format!("{}/{}", path_element(owner), path_element(name)),
+            token: token.to_owned(),
+            proxy: options.proxy.clone(),
+            tls: options.tls.clone(),
+        }
+    }
+
     pub(super) fn request(&self, method: &'static str, path: &str) -> ProviderRequest {
         ProviderRequest::new(method, format!("{}{path}", self.api))
             .header("Authorization", format!("token {}", self.token))
@@ -55,13 +88,8 @@ pub(super) fn connect(
     if Url::parse(options.proxy.as_bytes()).is_err() {
         return Flow::refused("invalid proxy URL");
     }
-    let client = Client {
-        api: format!("{}/api/v1", repository.host.trim_end_matches('/')),
-        repository: format!("{}/{}", path_element(owner), path_element(name)),
-        token: token.clone(),
-        proxy: options.proxy.clone(),
-        tls: options.tls.clone(),
-    };
+    let server = repository.host.trim_end_matches('/');
+    let client = Client::new(options, token, server, owner, name);
     client.request("GET", "/version").send(move |answer| {
         match answer.and_then(|answer| judge(&answer).and_then(|()| git::json(&answer))) {
             Ok(_) => then(client),

@@ -14,8 +14,6 @@ use crds::notification::{Alert, Provider};
 use notify::{
     DeliveryFailure, DeliveryMessage, DeliveryResult, Dispatch, HttpStep, Secret, Stage, Warning,
 };
-use objects::Masking;
-use url::Url;
 
 use super::alert_warnings::dispatch_failed;
 use super::incidents::bare_alert;
@@ -27,16 +25,13 @@ use windlass_runtime::expressions::{EvaluationError, on_thread};
 use windlass_runtime::hold::is_suspended;
 use windlass_runtime::http_request::retry_after;
 use windlass_runtime::permit::Permits;
+use windlass_runtime::provider_secrets::{NOT_MASKED, masked_text};
 
 /// Longest time for which one request holds a permit.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
 /// A longer answer is not read on an async worker.
 const MAX_INLINE_RESPONSE_BYTES: usize = 64 << 10;
-
-/// How much work masking may be: bytes of a message for every string that the Secrets may hold. That is some tenths of a
-/// second of a processor.
-const MAX_MASKING_WORK_BYTES: usize = 16 << 20;
 
 /// An attempt that has ended.
 pub(super) struct DeliveryAttempt {
@@ -227,30 +222,10 @@ fn masked(
     secrets: &BTreeMap<String, Secret>,
 ) -> Warning {
     let warning = dispatch.warning(failure);
-    let values = secrets.values().flat_map(|secret| secret.data.values());
-    if strings(values).saturating_mul(warning.message.len()) > MAX_MASKING_WORK_BYTES {
-        let why = "the reason is not shown, because the Secrets of the Provider are too large to mask them in it";
-        return failed(&dispatch.event, why);
+    match masked_text(secrets, &warning.message) {
+        Some(message) => Warning { message, ..warning },
+        None => failed(&dispatch.event, NOT_MASKED),
     }
-    Warning { message: masking(secrets).mask(&warning.message), ..warning }
-}
-
-/// How many strings values have at most: lines, and items of lists and maps.
-fn strings<'a>(values: impl Iterator<Item = &'a Vec<u8>>) -> usize {
-    let ends = |byte: &&u8| matches!(byte, b'\n' | b'\r' | b',') || !byte.is_ascii();
-    values.map(|value| 1 + value.iter().filter(ends).count()).sum()
-}
-
-/// Everything in the Secrets, and what of an address may stand alone in a text.
-pub fn masking(secrets: &BTreeMap<String, Secret>) -> Masking {
-    let values = secrets.values().flat_map(|secret| secret.data.iter());
-    let values = values.flat_map(|(key, value)| {
-        let address = (key == "address").then(|| String::from_utf8_lossy(value));
-        let url = address.and_then(|address| Url::parse(address.trim()).ok());
-        let path = url.map(|url| url.path().to_owned()).filter(|path| path.len() > 1);
-        std::iter::once(value.clone()).chain(path.map(String::into_bytes))
-    });
-    Masking::new(values)
 }
 
 /// Sends what the engine says until it is done, or the time of the Provider is over.

@@ -1,0 +1,410 @@
+//! Pull requests: the one that asks to merge a pushed branch is opened at its forge, or updated.
+//!
+//! Here: what is sent in which order, and what follows from the answers. In the folder: what GitHub, GitLab, Gitea and
+//! Forgejo name differently (`forge`), answers that are no success (`refusal`). Elsewhere: logins and addresses
+//! (`github`, `gitlab`, `gitea`), redirects (`http`), connections and further attempts (the program).
+//!
+//! A merge request of GitLab is a pull request here.
+
+mod forge;
+mod refusal;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use self::forge::{Forge, ForgeKind, ListedRequest, RequestList};
+use self::refusal::accepted;
+use super::git::ProviderRepository;
+use crate::delivery_message::DeliveryMessage;
+use crate::http::{Delivery, DeliveryResult, Flow, HttpStep, ProviderRequest, Response};
+use crate::objects::{Alert, Provider, Secret};
+use crate::options::assemble;
+
+/// Longest title, in bytes: GitLab and Gitea take 255 characters.
+const LONGEST_TITLE_BYTES: usize = 255;
+
+/// Longest body, in bytes: GitHub takes 65 536 characters.
+const LONGEST_BODY_BYTES: usize = 60 << 10;
+
+/// What stands at the end of a body that was longer.
+const SHORTENED_BODY_END: &str = "\n\n(shortened)";
+
+/// Most pages of a list that are read.
+const MAX_PAGES: u32 = 40;
+
+/// By what a title begins that a person made a draft.
+const DRAFT_MARKS: [&str; 3] = ["Draft: ", "WIP: ", "[WIP] "];
+
+/// What Flux's words for a login put before an error.
+const LOGIN_ERROR_PREFIX: &str = "failed to initialize notifier: ";
+
+/// What is proposed: to merge a branch into another one of the same repository.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Proposal {
+    /// The URL to which the branch was pushed. The address of the Provider is one of the same repository, whose scheme,
+    /// host and port may differ.
+    pub repository: String,
+    /// The branch into which it is merged.
+    pub base: String,
+    /// The branch that was pushed, and has a commit that `base` lacks.
+    pub head: String,
+    /// When the last commit of `head` was made, in seconds since 1970.
+    pub committed: i64,
+    /// The title; of several lines the first one that is not empty counts, up to 255 bytes.
+    pub title: String,
+    /// The body in Markdown, up to 60 KiB.
+    pub body: String,
+}
+
+/// What became of the pull request of a branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PullRequestChange {
+    /// It was opened.
+    Created,
+    /// It was open with another title or body.
+    Updated,
+    /// It was open as it should be.
+    Unchanged,
+    /// It was closed or merged after the last commit of the branch was made. No other one is opened before there is a
+    /// newer commit: a person who closes a pull request refuses the commits that it has.
+    Ended,
+}
+
+/// The pull request of a branch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PullRequest {
+    /// Its number in the repository.
+    pub number: u64,
+    /// Its page; empty if the forge names none that can be shown.
+    pub url: String,
+    /// What became of it.
+    pub change: PullRequestChange,
+}
+
+/// Why there is no pull request, or why it is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct PullRequestError {
+    /// What failed, and what to do. What the forge said is part of it, so it is to be masked.
+    pub message: String,
+    /// Whether another attempt may succeed although nothing was changed.
+    pub may_help: bool,
+    /// The forge does not want another attempt before.
+    pub retry_after: Option<Duration>,
+}
+
+impl PullRequestError {
+    /// One that lasts until something is changed.
+    pub(super) fn lasting(message: impl Into<String>) -> Self {
+        Self { message: message.into(), may_help: false, retry_after: None }
+    }
+}
+
+/// What a driver does next.
+#[derive(Debug)]
+pub enum PullRequestStep {
+    /// Sends this, and calls [`PullRequestConversation::answer`] with the outcome.
+    Send(Box<ProviderRequest>),
+    /// Nothing: the branch has a pull request, or had one that was closed or merged.
+    Done(PullRequest),
+    /// Nothing: it failed.
+    Failed(PullRequestError),
+}
+
+type SharedResult = Arc<OnceLock<Result<PullRequest, PullRequestError>>>;
+
+/// The conversation with a forge that leads to one pull request for a branch.
+///
+/// The open one is found by its two branches and not by its author; it is opened if there is none, and its title and body
+/// are replaced if they differ. A mark by which a person made it a draft stays in the title.
+///
+/// # Guarantees
+/// At most one request changes something, and it is the last one. That there is no open one is concluded from whole lists
+/// only. The token goes to the host of the Provider's address, or, for the login of a GitHub App, of its Secret; a redirect
+/// takes it along to a host below that one only.
+///
+/// # Errors
+/// [`PullRequestStep::Failed`] says why in full sentences, with what the forge said. None is retried here.
+pub struct PullRequestConversation {
+    delivery: Delivery,
+    result: SharedResult,
+    /// Whether the last outcome may be another one at another time.
+    may_help: bool,
+}
+
+impl PullRequestConversation {
+    /// A conversation with the forge of a Provider, whose type is one of a commit status or of comments on pull requests
+    /// at GitHub, GitLab or Gitea, and whose address is the URL of the repository.
+    ///
+    /// `now` is in seconds since 1970; `secret` gives a Secret by namespace and name.
+    pub fn new(
+        proposal: Proposal,
+        provider: &Provider,
+        now: i64,
+        secret: &dyn Fn(&str, &str) -> Option<Secret>,
+    ) -> Self {
+        let result = SharedResult::default();
+        let flow = begin(proposal, provider, now, secret, result.clone());
+        Self { delivery: Delivery::new(flow, Duration::ZERO), result, may_help: false }
+    }
+
+    /// The first step.
+    pub fn start(&mut self) -> PullRequestStep {
+        let step = self.delivery.start();
+        self.step(step)
+    }
+
+    /// The step after this outcome of the last one.
+    pub fn answer(&mut self, outcome: DeliveryResult) -> PullRequestStep {
+        self.may_help = match &outcome {
+            Ok(answer) => match answer.status {
+                408 | 429 => true,
+                status => status >= 500 && status != 501,
+            },
+            Err((_, may_help)) => *may_help,
+        };
+        let step = self.delivery.answer(outcome);
+        self.step(step)
+    }
+
+    fn step(&self, step: HttpStep) -> PullRequestStep {
+        let error = match step {
+            HttpStep::Send(_, DeliveryMessage::Http(request)) => {
+                return PullRequestStep::Send(request);
+            }
+            HttpStep::Failed(failure) => {
+                let message = &failure.message;
+                let message = message.strip_prefix(LOGIN_ERROR_PREFIX).unwrap_or(message);
+                PullRequestError::lasting(message)
+            }
+            HttpStep::Send(..) | HttpStep::Done => match self.result.get() {
+                Some(Ok(pull_request)) => return PullRequestStep::Done(pull_request.clone()),
+                Some(Err(error)) => error.clone(),
+                None => PullRequestError::lasting("the conversation with the forge has no result"),
+            },
+        };
+        let may_help = error.may_help || self.may_help;
+        PullRequestStep::Failed(PullRequestError { may_help, ..error })
+    }
+}
+
+fn begin(
+    proposal: Proposal,
+    provider: &Provider,
+    now: i64,
+    secret: &dyn Fn(&str, &str) -> Option<Secret>,
+    result: SharedResult,
+) -> Flow {
+    let kind = &provider.spec.r#type;
+    let Some(forge_kind) = ForgeKind::of(kind) else {
+        return Flow::failed(format!(
+            "a Provider of type `{kind}` is not for a forge; name one of type `github`, `gitlab` or `gitea`, which is \
+             also for Forgejo"
+        ));
+    };
+    let options = match assemble(provider, &Alert::default(), String::new(), now, secret) {
+        Ok((options, _)) => options,
+        Err(message) => return Flow::failed(message),
+    };
+    if let Err(message) = check(&proposal, &options.url) {
+        return Flow::failed(message);
+    }
+    let proposal = Proposal { title: title(&proposal), body: body(&proposal.body), ..proposal };
+    forge::connect(forge_kind, &options, move |forge| {
+        PullRequestSteps { forge, proposal, result, now }.list(RequestList::Open, 1)
+    })
+}
+
+/// Checks what can be known without the forge.
+fn check(proposal: &Proposal, address: &str) -> Result<(), String> {
+    let Proposal { repository, base, head, .. } = proposal;
+    if base.is_empty() || head.is_empty() || base == head {
+        return Err(format!(
+            "a pull request needs two branches: `{head}` cannot be merged into `{base}`; push to another branch"
+        ));
+    }
+    if address.is_empty() {
+        return Err("the Provider has no address; `spec.address` is the URL of the repository, as for commit statuses"
+            .to_owned());
+    }
+    let [asked, pushed] = [address, repository.as_str()].map(|url| {
+        let id = ProviderRepository::parse(url).id.to_ascii_lowercase();
+        let id = id.trim_end_matches('/');
+        id.strip_suffix(".git").unwrap_or(id).to_owned()
+    });
+    // One of both may have the path below which the forge is served.
+    let is_end = |path: &str, end: &str| {
+        !end.is_empty()
+            && path.strip_suffix(end).is_some_and(|it| it.is_empty() || it.ends_with('/'))
+    };
+    if is_end(&asked, &pushed) || is_end(&pushed, &asked) {
+        return Ok(());
+    }
+    Err(format!(
+        "the Provider is for `{asked}`, and the branch was pushed to `{pushed}`; `spec.address` of the Provider is the \
+         URL of the repository"
+    ))
+}
+
+/// The title as a forge takes it.
+fn title(proposal: &Proposal) -> String {
+    let mut lines = proposal.title.lines().map(|line| line.replace(char::is_control, " "));
+    let Some(line) = lines.find(|line| !line.trim().is_empty()) else {
+        return format!("Merge {} into {}", proposal.head, proposal.base);
+    };
+    let line = line.trim();
+    line[..line.floor_char_boundary(LONGEST_TITLE_BYTES)].trim_end().to_owned()
+}
+
+/// The body as a forge takes it.
+fn body(text: &str) -> String {
+    let text = text.trim_end();
+    if text.len() <= LONGEST_BODY_BYTES {
+        return text.to_owned();
+    }
+    let most = LONGEST_BODY_BYTES - SHORTENED_BODY_END.len();
+    format!("{}{SHORTENED_BODY_END}", &text[..text.floor_char_boundary(most)])
+}
+
+/// A title in the place of another one, whose mark of a draft stays.
+fn titled(current: &str, title: &str) -> String {
+    let mark = |text: &str| {
+        DRAFT_MARKS.into_iter().find(|mark| {
+            text.get(..mark.len()).is_some_and(|start| start.eq_ignore_ascii_case(mark))
+        })
+    };
+    match mark(current) {
+        Some(found) if mark(title).is_none() => format!("{}{title}", &current[..found.len()]),
+        _ => title.to_owned(),
+    }
+}
+
+/// Whether two bodies are the same but for the ends of lines, which some forges rewrite.
+fn is_same_body(one: &str, other: &str) -> bool {
+    one.trim_end().lines().eq(other.trim_end().lines())
+}
+
+/// What follows from a page of a list.
+enum PageVerdict {
+    /// The pull request that counts.
+    Match(ListedRequest),
+    /// It may be on the next page.
+    NextPage,
+    /// The list is read, and it has none that counts.
+    Absent,
+}
+
+/// The steps of a conversation, once the login is known.
+struct PullRequestSteps {
+    forge: Forge,
+    proposal: Proposal,
+    result: SharedResult,
+    now: i64,
+}
+
+impl PullRequestSteps {
+    fn end(self, result: Result<PullRequest, PullRequestError>) -> Flow {
+        drop(self.result.set(result));
+        Flow::Done
+    }
+
+    /// Reads a page of a list, and goes on from there.
+    fn list(self, list: RequestList, page: u32) -> Flow {
+        let request = self.forge.list(&self.proposal, list, page);
+        request.send(move |answer| match (self.read_page(list, page, answer), list) {
+            (Err(error), _) => self.end(Err(error)),
+            (Ok(PageVerdict::NextPage), _) => self.list(list, page + 1),
+            (Ok(PageVerdict::Match(found)), RequestList::Open) => self.update(found),
+            (Ok(PageVerdict::Match(found)), RequestList::Ended) => {
+                self.end(Ok(found.pull_request(PullRequestChange::Ended)))
+            }
+            (Ok(PageVerdict::Absent), RequestList::Open) => self.list(RequestList::Ended, 1),
+            (Ok(PageVerdict::Absent), RequestList::Ended) => self.create(),
+        })
+    }
+
+    fn read_page(
+        &self,
+        list: RequestList,
+        page: u32,
+        answer: Result<Response, String>,
+    ) -> Result<PageVerdict, PullRequestError> {
+        let Self { forge, proposal, .. } = self;
+        let noun = forge.noun();
+        let what = format!("could not list the {noun}s of {}", forge.repository);
+        let answer = accepted(&what, answer, &[200], self.now)?;
+        let lasting = |why: &str| PullRequestError::lasting(format!("{what}: {why}"));
+        let items = forge.items(&answer).map_err(lasting)?;
+        for item in items.iter().filter(|item| forge.is_of(item, proposal)) {
+            let found = forge.read(item).map_err(lasting)?;
+            let counts = match list {
+                RequestList::Open => found.is_open,
+                RequestList::Ended => !found.is_open && found.ended >= proposal.committed,
+            };
+            if counts {
+                return Ok(PageVerdict::Match(found));
+            }
+        }
+        // What ended after the commit was updated after it, too.
+        let is_older = |item: &Value| forge.updated(item) < proposal.committed;
+        let is_past = list == RequestList::Ended && items.last().is_some_and(is_older);
+        if is_past || !forge.has_next_page(&answer, items.len()) {
+            return Ok(PageVerdict::Absent);
+        }
+        if page < MAX_PAGES {
+            return Ok(PageVerdict::NextPage);
+        }
+        let why = match list {
+            RequestList::Open => format!(
+                "there are more open {noun}s than windlass reads, and none of those that were read is of branch `{}`; \
+                 close some of them",
+                proposal.head
+            ),
+            RequestList::Ended => format!(
+                "more {noun}s were closed since the last commit of branch `{}` than windlass reads; delete the branch, or \
+                 open the {noun} by hand",
+                proposal.head
+            ),
+        };
+        Err(lasting(&why))
+    }
+
+    /// Has the open one say what is proposed.
+    fn update(self, found: ListedRequest) -> Flow {
+        let title = titled(&found.title, &self.proposal.title);
+        if title == found.title && is_same_body(&found.body, &self.proposal.body) {
+            return self.end(Ok(found.pull_request(PullRequestChange::Unchanged)));
+        }
+        let request = self.forge.update(found.number, &title, &self.proposal.body);
+        request.send(move |answer| {
+            let Forge { repository, .. } = &self.forge;
+            let noun = self.forge.noun();
+            let what = format!("could not update {noun} {} of {repository}", found.number);
+            let accepted = accepted(&what, answer, &[200, 201], self.now);
+            self.end(accepted.map(|_| found.pull_request(PullRequestChange::Updated)))
+        })
+    }
+
+    fn create(self) -> Flow {
+        let request = self.forge.create(&self.proposal);
+        request.send(move |answer| {
+            let Proposal { head, base, .. } = &self.proposal;
+            let Forge { repository, .. } = &self.forge;
+            let noun = self.forge.noun();
+            let what =
+                format!("could not open a {noun} of branch `{head}` into `{base}` of {repository}");
+            let created = accepted(&what, answer, &[201], self.now).and_then(|answer| {
+                let item = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
+                // It is there now, and another attempt finds it.
+                let unreadable = |why: &str| PullRequestError {
+                    may_help: true,
+                    ..PullRequestError::lasting(format!("{what}: {why}"))
+                };
+                self.forge.read(&item).map_err(unreadable)
+            });
+            self.end(created.map(|found| found.pull_request(PullRequestChange::Created)))
+        })
+    }
+}

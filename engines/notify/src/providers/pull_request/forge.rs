@@ -1,0 +1,311 @@
+//! What GitHub, GitLab, Gitea and Forgejo name differently about pull requests: paths, queries, fields.
+//!
+//! Elsewhere: their logins and addresses (`github`, `gitlab`, `gitea`), the order of requests (`pull_request`).
+//!
+//! Source of the semantics: the REST APIs of GitHub (2022-11-28), GitLab (v4) and Gitea (v1), which Forgejo shares.
+
+use golang::time::{RFC3339, Time, Zone};
+use serde_json::{Map, Value};
+
+use super::{Proposal, PullRequest, PullRequestChange};
+use crate::http::{Flow, MAX_ANSWER, ProviderRequest, Response, Retry};
+use crate::options::Options;
+use crate::providers::git::{ProviderRepository, text};
+use crate::providers::{gitea, github, gitlab};
+use crate::text::query;
+
+/// How many pull requests are on a page. Their bodies may be long, and a page is read whole.
+const PAGE_ITEMS: usize = 25;
+
+/// Longest address of a page that is shown, in bytes.
+const LONGEST_URL_BYTES: usize = 2048;
+
+/// A forge that has pull requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ForgeKind {
+    GitHub,
+    GitLab,
+    /// Also Forgejo.
+    Gitea,
+}
+
+impl ForgeKind {
+    /// The forge for which a type of Provider is.
+    pub(super) fn of(kind: &str) -> Option<Self> {
+        match kind {
+            "github" | "githubpullrequestcomment" => Some(Self::GitHub),
+            "gitlab" | "gitlabmergerequestcomment" => Some(Self::GitLab),
+            "gitea" | "giteapullrequestcomment" => Some(Self::Gitea),
+            _ => None,
+        }
+    }
+}
+
+/// Which pull requests are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestList {
+    /// The open ones.
+    Open,
+    /// Those that were closed or merged, the last updated ones first.
+    Ended,
+}
+
+/// The words of a forge. Members of answers are JSON pointers.
+struct Dialect {
+    noun: &'static str,
+    /// Where they are, below the repository.
+    path: &'static str,
+    /// The query of the open ones, and of those that ended.
+    open: &'static str,
+    ended: &'static str,
+    /// The method of an update.
+    update: &'static str,
+    /// The state of an open one.
+    open_state: &'static str,
+    number: &'static str,
+    url: &'static str,
+    body: &'static str,
+    head: &'static str,
+    head_repository: &'static str,
+    base: &'static str,
+    base_repository: &'static str,
+    /// The members of a new one that name its branches.
+    new_head: &'static str,
+    new_base: &'static str,
+}
+
+const GITHUB_DIALECT: Dialect = Dialect {
+    noun: "pull request",
+    path: "/pulls",
+    open: "state=open",
+    ended: "state=closed&sort=updated&direction=desc",
+    update: "PATCH",
+    open_state: "open",
+    number: "/number",
+    url: "/html_url",
+    body: "/body",
+    head: "/head/ref",
+    head_repository: "/head/repo/id",
+    base: "/base/ref",
+    base_repository: "/base/repo/id",
+    new_head: "head",
+    new_base: "base",
+};
+
+const GITLAB_DIALECT: Dialect = Dialect {
+    noun: "merge request",
+    path: "/merge_requests",
+    open: "state=opened",
+    // Closed and merged ones have states of their own.
+    ended: "state=all&order_by=updated_at&sort=desc",
+    update: "PUT",
+    open_state: "opened",
+    number: "/iid",
+    url: "/web_url",
+    body: "/description",
+    head: "/source_branch",
+    head_repository: "/source_project_id",
+    base: "/target_branch",
+    base_repository: "/target_project_id",
+    new_head: "source_branch",
+    new_base: "target_branch",
+};
+
+const GITEA_DIALECT: Dialect = Dialect {
+    ended: "state=closed&sort=recentupdate",
+    head_repository: "/head/repo_id",
+    base_repository: "/base/repo_id",
+    ..GITHUB_DIALECT
+};
+
+enum ForgeClient {
+    GitHub(github::Client),
+    GitLab(gitlab::Client),
+    Gitea(gitea::Client),
+}
+
+/// A repository at a forge, and how it is asked.
+pub(super) struct Forge {
+    client: ForgeClient,
+    dialect: &'static Dialect,
+    /// The path of the repository, as messages name it.
+    pub(super) repository: String,
+    proxy: String,
+}
+
+/// Logs in and calls `then` with the forge.
+pub(super) fn connect(
+    kind: ForgeKind,
+    options: &Options,
+    then: impl FnOnce(Forge) -> Flow + Send + 'static,
+) -> Flow {
+    let repository = ProviderRepository::parse(&options.url).id;
+    let proxy = options.proxy.clone();
+    match kind {
+        ForgeKind::GitHub => github::connect(options, false, move |client| {
+            let client = ForgeClient::GitHub(client);
+            then(Forge { client, dialect: &GITHUB_DIALECT, repository, proxy })
+        }),
+        ForgeKind::GitLab => match gitlab::Client::new(options) {
+            Ok(client) => {
+                let client = ForgeClient::GitLab(client);
+                then(Forge { client, dialect: &GITLAB_DIALECT, repository, proxy })
+            }
+            Err(message) => Flow::failed(message),
+        },
+        ForgeKind::Gitea => match gitea::Client::below_path(options) {
+            Ok(client) => {
+                let client = ForgeClient::Gitea(client);
+                then(Forge { client, dialect: &GITEA_DIALECT, repository, proxy })
+            }
+            Err(message) => Flow::failed(message),
+        },
+    }
+}
+
+/// A pull request as a forge has it.
+pub(super) struct ListedRequest {
+    pub(super) number: u64,
+    url: String,
+    pub(super) title: String,
+    pub(super) body: String,
+    pub(super) is_open: bool,
+    /// When it was closed or merged, or else changed for the last time, in seconds since 1970.
+    pub(super) ended: i64,
+}
+
+impl ListedRequest {
+    pub(super) fn pull_request(self, change: PullRequestChange) -> PullRequest {
+        PullRequest { number: self.number, url: self.url, change }
+    }
+}
+
+impl Forge {
+    /// What it calls a pull request.
+    pub(super) fn noun(&self) -> &'static str {
+        self.dialect.noun
+    }
+
+    /// A request about the repository, without further tries: the program makes them.
+    fn request(&self, method: &'static str, path: &str) -> ProviderRequest {
+        let request = match &self.client {
+            ForgeClient::GitHub(client) => client.request(method, path),
+            ForgeClient::GitLab(client) => client.of_project(method, path),
+            ForgeClient::Gitea(client) => client.of_repository(method, path),
+        };
+        request.proxy(&self.proxy).retry(Retry::Never)
+    }
+
+    /// Asks for a page of a list; the first one is 1.
+    pub(super) fn list(
+        &self,
+        proposal: &Proposal,
+        list: RequestList,
+        page: u32,
+    ) -> ProviderRequest {
+        let base = query(&proposal.base);
+        let head = &proposal.head;
+        let filter = match &self.client {
+            ForgeClient::GitHub(client) => {
+                let head = query(&format!("{}:{head}", client.owner));
+                format!("head={head}&base={base}&per_page={PAGE_ITEMS}")
+            }
+            ForgeClient::GitLab(_) => {
+                let head = query(head);
+                format!("source_branch={head}&target_branch={base}&per_page={PAGE_ITEMS}")
+            }
+            // It cannot be asked for a head, and old versions also ignore the base.
+            ForgeClient::Gitea(_) => format!("base_branch={base}&limit={PAGE_ITEMS}"),
+        };
+        let state = match list {
+            RequestList::Open => self.dialect.open,
+            RequestList::Ended => self.dialect.ended,
+        };
+        let path = self.dialect.path;
+        self.request("GET", &format!("{path}?{state}&{filter}&page={page}"))
+    }
+
+    /// Opens a pull request.
+    pub(super) fn create(&self, proposal: &Proposal) -> ProviderRequest {
+        let mut fields = self.fields(&proposal.title, &proposal.body);
+        fields.insert(self.dialect.new_head.to_owned(), proposal.head.as_str().into());
+        fields.insert(self.dialect.new_base.to_owned(), proposal.base.as_str().into());
+        self.request("POST", self.dialect.path).json(&fields)
+    }
+
+    /// Replaces title and body.
+    pub(super) fn update(&self, number: u64, title: &str, body: &str) -> ProviderRequest {
+        let path = format!("{}/{number}", self.dialect.path);
+        self.request(self.dialect.update, &path).json(&self.fields(title, body))
+    }
+
+    fn fields(&self, title: &str, body: &str) -> Map<String, Value> {
+        let member = self.dialect.body.trim_start_matches('/');
+        let fields = [("title", title), (member, body)];
+        fields.into_iter().map(|(name, text)| (name.to_owned(), Value::from(text))).collect()
+    }
+
+    /// The pull requests on a page.
+    ///
+    /// # Errors
+    /// The answer is no list, or too long.
+    pub(super) fn items(&self, answer: &Response) -> Result<Vec<Value>, &'static str> {
+        if answer.body.len() >= MAX_ANSWER {
+            return Err("the answer has 4 MiB or more, which is not read");
+        }
+        let unreadable = "the answer is not a list in JSON; check `spec.address` of the Provider";
+        serde_json::from_slice(&answer.body).map_err(|_| unreadable)
+    }
+
+    /// Whether there is another page. A server may have a limit for pages that is lower than what is asked for.
+    pub(super) fn has_next_page(&self, answer: &Response, items: usize) -> bool {
+        match answer.get("link") {
+            Some(links) => links.contains("rel=\"next\"") && items > 0,
+            None => items >= PAGE_ITEMS,
+        }
+    }
+
+    /// Whether a pull request is of the two branches of the repository; those of forks are not.
+    pub(super) fn is_of(&self, item: &Value, proposal: &Proposal) -> bool {
+        let id = |pointer: &str| item.pointer(pointer).and_then(Value::as_i64);
+        let repository = id(self.dialect.base_repository);
+        text(item, self.dialect.head) == proposal.head
+            && text(item, self.dialect.base) == proposal.base
+            && repository.is_some()
+            && repository == id(self.dialect.head_repository)
+    }
+
+    /// When a pull request was changed for the last time, in seconds since 1970.
+    pub(super) fn updated(&self, item: &Value) -> i64 {
+        time(item, "/updated_at").unwrap_or(i64::MAX)
+    }
+
+    /// Reads a pull request.
+    ///
+    /// # Errors
+    /// It has no number.
+    pub(super) fn read(&self, item: &Value) -> Result<ListedRequest, &'static str> {
+        let number = item.pointer(self.dialect.number).and_then(Value::as_u64);
+        let number = number.ok_or("the answer lacks the number")?;
+        let url = text(item, self.dialect.url);
+        let is_web = ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme));
+        let is_shown =
+            url.len() <= LONGEST_URL_BYTES && url.bytes().all(|it| it.is_ascii_graphic());
+        // GitLab has no `closed_at` for merged ones.
+        let ended = time(item, "/closed_at").max(time(item, "/merged_at"));
+        Ok(ListedRequest {
+            number,
+            url: if is_web && is_shown { url.to_owned() } else { String::new() },
+            title: text(item, "/title").trim().to_owned(),
+            body: text(item, self.dialect.body).to_owned(),
+            is_open: text(item, "/state") == self.dialect.open_state,
+            ended: ended.unwrap_or_else(|| self.updated(item)),
+        })
+    }
+}
+
+/// A time in RFC 3339, in seconds since 1970.
+fn time(item: &Value, pointer: &str) -> Option<i64> {
+    let time = Time::parse(RFC3339, text(item, pointer), &Zone::Utc).ok()?;
+    Some(time.unix())
+}

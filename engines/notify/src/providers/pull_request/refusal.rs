@@ -1,0 +1,138 @@
+//! Answers of forges that are no success: what they mean, and when to come back.
+
+use std::time::Duration;
+
+use golang::time::{Time, Zone};
+use serde_json::Value;
+
+use super::PullRequestError;
+use crate::http::Response;
+
+/// Longest part of a message that the forge wrote, in bytes.
+const MAX_SHOWN_BYTES: usize = 300;
+
+/// The delay after a rate limit whose end the forge does not name. GitHub asks for no less.
+const DEFAULT_RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
+
+const SHORTEST_DELAY: Duration = Duration::from_secs(1);
+
+/// Longest delay that a forge may ask for.
+const LONGEST_DELAY: Duration = Duration::from_secs(3600);
+
+/// The form of dates in headers.
+const HTTP_DATE: &str = "Mon, 02 Jan 2006 15:04:05 GMT";
+
+/// A larger number is a moment since 1970, a smaller one is a delay.
+const LEAST_UNIX_SECONDS: i64 = 1_000_000_000;
+
+/// An answer of one of these statuses.
+///
+/// # Errors
+/// It has another one, or there is none; `what` says what failed.
+pub(super) fn accepted(
+    what: &str,
+    answer: Result<Response, String>,
+    statuses: &[u16],
+    now: i64,
+) -> Result<Response, PullRequestError> {
+    match answer {
+        Ok(answer) if statuses.contains(&answer.status) => Ok(answer),
+        Ok(answer) => Err(refusal(what, &answer, now)),
+        Err(why) => Err(PullRequestError::lasting(format!("{what}: {why}"))),
+    }
+}
+
+fn refusal(what: &str, answer: &Response, now: i64) -> PullRequestError {
+    let status = answer.status;
+    let words = words(answer);
+    let said = if words.is_empty() { String::new() } else { format!(" ({words})") };
+    let has = |part: &str| words.to_ascii_lowercase().contains(part);
+    let is_exhausted = answer.get("x-ratelimit-remaining") == Some("0")
+        || answer.get("retry-after").is_some()
+        || has("rate limit");
+    if status == 429 || status == 403 && is_exhausted {
+        let delay = requested_delay(answer, now).or_else(|| reset_delay(answer, now));
+        let delay = delay.unwrap_or(DEFAULT_RATE_LIMIT_DELAY);
+        let seconds = delay.as_secs();
+        let message = format!(
+            "{what}: the rate limit of the forge is exceeded{said}; the next attempt is in {seconds} s at the earliest"
+        );
+        return PullRequestError { message, may_help: true, retry_after: Some(delay) };
+    }
+    // Another program opened it between the list and the request.
+    let is_there = matches!(status, 409 | 422) && has("already exists");
+    let why = match status {
+        200..=399 => format!(
+            "the forge answered with status {status}, as behind a redirect; check scheme and host in `spec.address` of \
+             the Provider"
+        ),
+        401 => {
+            format!("authentication failed{said}; replace the token in the Secret of the Provider")
+        }
+        403 => format!(
+            "not allowed{said}; the token of the Provider needs the right to read and write pull requests"
+        ),
+        404 => format!(
+            "not found{said}; check `spec.address` of the Provider, that both branches exist, and that the token may \
+             read the repository"
+        ),
+        409 | 422 if is_there => {
+            format!("it was opened meanwhile{said}; the next attempt updates it")
+        }
+        400 | 409 | 422 => format!("rejected{said}"),
+        _ => format!("the forge answered with status {status}{said}"),
+    };
+    PullRequestError {
+        message: format!("{what}: {why}"),
+        may_help: is_there,
+        retry_after: requested_delay(answer, now),
+    }
+}
+
+/// What an answer says, on one line; nothing if it is not JSON.
+fn words(answer: &Response) -> String {
+    let body: Value = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
+    let mut parts = Vec::new();
+    for member in ["message", "error", "error_description"] {
+        match body.get(member) {
+            Some(Value::String(text)) => parts.push(text.clone()),
+            None | Some(Value::Null) => {}
+            // GitLab has lists, and lists by field.
+            Some(other) => parts.push(other.to_string()),
+        }
+    }
+    let errors = body.get("errors").and_then(Value::as_array);
+    for error in errors.into_iter().flatten() {
+        let text = |member: &str| error.get(member).and_then(Value::as_str);
+        match (error.as_str().or_else(|| text("message")), text("field"), text("code")) {
+            (Some(text), ..) => parts.push(text.to_owned()),
+            (None, Some(field), Some(code)) => parts.push(format!("{field}: {code}")),
+            _ => {}
+        }
+    }
+    let all = parts.join("; ");
+    let shown = &all[..all.floor_char_boundary(MAX_SHOWN_BYTES)];
+    shown.split(|it: char| it.is_whitespace() || it.is_control()).collect::<Vec<_>>().join(" ")
+}
+
+/// The delay of `Retry-After`, which is a number of seconds or a date.
+fn requested_delay(answer: &Response, now: i64) -> Option<Duration> {
+    let value = answer.get("retry-after")?.trim();
+    let seconds = match value.parse::<i64>() {
+        Ok(seconds) => seconds,
+        Err(_) => Time::parse(HTTP_DATE, value, &Zone::Utc).ok()?.unix().saturating_sub(now),
+    };
+    Some(delay(seconds))
+}
+
+/// The delay until a rate limit ends: GitHub and GitLab name the moment, others the seconds until then.
+fn reset_delay(answer: &Response, now: i64) -> Option<Duration> {
+    let value = answer.get("x-ratelimit-reset").or_else(|| answer.get("ratelimit-reset"))?;
+    let reset: i64 = value.trim().parse().ok()?;
+    Some(delay(if reset >= LEAST_UNIX_SECONDS { reset.saturating_sub(now) } else { reset }))
+}
+
+fn delay(seconds: i64) -> Duration {
+    let seconds = u64::try_from(seconds).unwrap_or_default();
+    Duration::from_secs(seconds).clamp(SHORTEST_DELAY, LONGEST_DELAY)
+}

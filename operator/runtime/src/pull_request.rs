@@ -1,0 +1,185 @@
+//! One pull request for a pushed branch, at the forge of a Provider.
+//!
+//! Here: reading the Provider and its Secrets, and sending what the engine says. Elsewhere: what is sent and what follows
+//! from an answer (`notify::PullRequestConversation`), which servers may be asked (`egress.rs`), when another attempt is
+//! made (the caller).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crds::notification::Provider;
+use notify::{
+    DeliveryResult, Proposal, PullRequest, PullRequestConversation, PullRequestError,
+    PullRequestStep, Secret,
+};
+use sources::http::Clients;
+use windlass_cluster::ClusterError;
+
+use super::context::Context;
+use super::expressions::{EvaluationError, on_thread};
+use super::hold::is_suspended;
+use super::http_request::exchange;
+use super::permit::Permits;
+use super::provider_secrets::{NOT_MASKED, masked_text};
+use super::reference::References;
+
+/// Longest time for one request.
+const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+
+/// Longest time for all requests of a conversation, without the waits for permits.
+const CONVERSATION_LIMIT: Duration = Duration::from_secs(120);
+
+/// A longer answer is not read on an async worker.
+const MAX_INLINE_RESPONSE_BYTES: usize = 64 << 10;
+
+/// Has the forge of a Provider hold one pull request for what is proposed: opens it, updates it, or finds it as it should
+/// be.
+///
+/// The Provider is of the given namespace, which is that of the object that asks; its Secrets are among the references
+/// then, so that a new token wakes the object. Requests go where Providers of the namespace may send events.
+/// Each request takes a permit of [`Context::asking`]; the caller holds none meanwhile.
+///
+/// # Errors
+/// Why there is no such pull request, without what the Secrets hold. [`PullRequestError::may_help`] is false until the
+/// Provider, its Secrets, the repository or the spec is changed.
+pub async fn propose_pull_request(
+    context: &Context,
+    references: &mut References,
+    namespace: &str,
+    provider: &str,
+    proposal: Proposal,
+) -> Result<PullRequest, PullRequestError> {
+    let spec = read_provider(context, namespace, provider).await?;
+    let secrets = Arc::new(read_secrets(references, namespace, &spec).await?);
+    let spec = serde_json::to_value(&*spec).map_err(|error| lasting(error.to_string()))?;
+    let spec = notify::Provider::new(spec).map_err(|error| lasting(error.to_string()))?;
+    let held = secrets.clone();
+    let begun = on_thread(namespace, move || {
+        let secret = |_: &str, name: &str| held.get(name).cloned();
+        let now = jiff::Timestamp::now().as_second();
+        PullRequestConversation::new(proposal, &spec, now, &secret)
+    });
+    let conversation = begun.await.map_err(|broken| lasting(broken.to_string()))?;
+    let clients = &context.remotes.http;
+    let failure = match converse(clients, &context.asking, namespace, conversation).await {
+        Ok(pull_request) => return Ok(pull_request),
+        Err(failure) => failure,
+    };
+    let text = format!("Provider {namespace}/{provider}: {}", failure.message);
+    let masked = on_thread(namespace, move || masked_text(&secrets, &text)).await;
+    let message = match masked {
+        Ok(Some(message)) => message,
+        Ok(None) => format!("Provider {namespace}/{provider}: {NOT_MASKED}"),
+        Err(broken) => broken.to_string(),
+    };
+    Err(PullRequestError { message, ..failure })
+}
+
+/// A failure that lasts until something is changed.
+fn lasting(message: String) -> PullRequestError {
+    PullRequestError { message, may_help: false, retry_after: None }
+}
+
+/// The API server did not say what an object is.
+fn unread(kind: &str, namespace: &str, name: &str, error: &ClusterError) -> PullRequestError {
+    let message = format!("cannot read {kind} {namespace}/{name}: {error}");
+    PullRequestError { message, may_help: true, retry_after: None }
+}
+
+async fn read_provider(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+) -> Result<Arc<Provider>, PullRequestError> {
+    let found = match context.seen::<Provider>(namespace, name) {
+        Some(found) => Some(found),
+        // The list of them may not have come yet, or is kept by another process.
+        None => {
+            let read = context.cluster.read::<Provider>(namespace, name).await;
+            read.map_err(|error| unread("Provider", namespace, name, &error))?.map(Arc::new)
+        }
+    };
+    let Some(provider) = found else {
+        return Err(lasting(format!("Provider {namespace}/{name} not found")));
+    };
+    if is_suspended(&*provider, jiff::Timestamp::now()) {
+        return Err(lasting(format!("Provider {namespace}/{name} is suspended")));
+    }
+    Ok(provider)
+}
+
+/// The Secrets that a Provider names, by name; the engine says of one that is missing.
+async fn read_secrets(
+    references: &mut References,
+    namespace: &str,
+    provider: &Provider,
+) -> Result<BTreeMap<String, Secret>, PullRequestError> {
+    let spec = &provider.spec;
+    let mut secrets = BTreeMap::new();
+    for reference in
+        [&spec.secret_ref, &spec.proxy_secret_ref, &spec.cert_secret_ref].into_iter().flatten()
+    {
+        let name = &reference.name;
+        let read = references.secret(namespace, name).await;
+        let data = read.map_err(|error| unread("Secret", namespace, name, &error))?;
+        if let Some(data) = data {
+            let secret = Secret { name: format!("{namespace}/{name}"), data };
+            secrets.insert(name.clone(), secret);
+        }
+    }
+    Ok(secrets)
+}
+
+/// Sends what the engine says until the conversation ends, or its time is over.
+async fn converse(
+    clients: &Clients,
+    permits: &Permits,
+    namespace: &str,
+    mut conversation: PullRequestConversation,
+) -> Result<PullRequest, PullRequestError> {
+    let mut left = CONVERSATION_LIMIT;
+    let mut step = conversation.start();
+    loop {
+        let request = match step {
+            PullRequestStep::Done(pull_request) => return Ok(pull_request),
+            PullRequestStep::Failed(failure) => return Err(failure),
+            PullRequestStep::Send(request) => request,
+        };
+        if left.is_zero() {
+            let message =
+                format!("the forge took more than {CONVERSATION_LIMIT:?} for its answers");
+            return Err(PullRequestError { message, may_help: true, retry_after: None });
+        }
+        let permit = permits.acquire(namespace).await;
+        let begun = Instant::now();
+        let limit = left.min(REQUEST_LIMIT);
+        let outcome = tokio::time::timeout(limit, exchange(clients, &request)).await;
+        drop(permit);
+        left = left.saturating_sub(begun.elapsed());
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(_) => Err((format!("the forge did not respond within {limit:?}"), true)),
+        };
+        let next = answer(namespace, conversation, outcome).await;
+        (conversation, step) = next.map_err(|broken| lasting(broken.to_string()))?;
+    }
+}
+
+/// The step after an answer. Long ones take a while to be read, so namespaces take turns.
+async fn answer(
+    namespace: &str,
+    mut conversation: PullRequestConversation,
+    outcome: DeliveryResult,
+) -> Result<(PullRequestConversation, PullRequestStep), EvaluationError> {
+    let is_long =
+        outcome.as_ref().is_ok_and(|answer| answer.body.len() > MAX_INLINE_RESPONSE_BYTES);
+    let read = move || {
+        let step = conversation.answer(outcome);
+        (conversation, step)
+    };
+    if is_long { on_thread(namespace, read).await } else { Ok(read()) }
+}
+
+#[cfg(test)]
+mod tests;
