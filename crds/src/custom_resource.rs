@@ -19,7 +19,9 @@ pub struct Names {
     pub plural: &'static str,
     /// Its short names.
     pub short: &'static [&'static str],
-    /// The category that the kind has besides `all` and `fluxcd`, which records and gates do not have.
+    /// The category, by which `kubectl get` and `windlass get` list several kinds at once: `fluxcd-sources`,
+    /// `fluxcd-appliers`, `fluxcd-images` and `fluxcd-notifications` are reconciled, and are in `all` and `fluxcd` as well.
+    /// `fluxcd-audits` and `fluxcd-incidents` are records, `fluxcd-gates` are gates: neither is reconciled or in `all`.
     pub category: &'static str,
     /// Whether its objects belong to no namespace.
     pub cluster_scoped: bool,

@@ -1,6 +1,8 @@
-//! The contract: the Flux v2 APIs and a group of our own as Rust types, and the CustomResourceDefinitions made from them.
+//! The contract: the Flux v2 APIs and groups of our own as Rust types, and the CustomResourceDefinitions made from them.
 //!
-//! Here: one folder per API group with one file per kind, and the structs that several kinds share.
+//! Here: one folder per API group with one file per kind, and the structs that several kinds share. Folders have short
+//! names: `extensions` is the group `source.extensions.fluxcd.io`, `windlass` is `source.windlass.dev`, `incidents` is
+//! `notification.windlass.dev`, and `helmfile` also has the kind of helmfile-operator (`apps.mumoshu.github.io`).
 //! Elsewhere: what the fields do (`operator`), how YAML text is written (`engines/goyaml`).
 //! This crate uses nothing of ours, so a field can be read here without knowing the program.
 //!

@@ -142,7 +142,7 @@ macro_rules! applier {
     };
 }
 
-/// A kind that can be suspended, and has a status; with the name of its controller.
+/// A kind that can be suspended, and has a status; with the name of its controller. `applies = true` if it applies objects.
 macro_rules! reported {
     ($kind:ident $status:ident $controller:literal $(applies = $applies:literal)?) => {
         impl $crate::ReconciledObject for $kind {
@@ -166,7 +166,8 @@ macro_rules! reported {
     };
 }
 
-/// [`reported!`] with a status of the kind's own, which says all that [`Status`] asks for.
+/// [`reported!`] with a status of the kind's own, which has all fields of [`ObjectStatus`]: `observed_generation`,
+/// `conditions`, `last_handled_reconcile_at`. `inventory = FIELD` names the field with the objects that an object owns.
 macro_rules! reconciled {
     ($kind:ident $status:ident $controller:literal $(applies = $applies:literal)? $(inventory = $inventory:ident)?) => {
         $crate::object::reported!($kind $status $controller $(applies = $applies)?);

@@ -122,10 +122,12 @@ impl KindRegistration {
         Self { ownership: Some(ownership), depend: Some(Dependencies::add::<K>), ..self }
     }
 
+    /// The program is ready without it, in a cluster that does not have its CRD.
     const fn optional(self) -> Self {
         Self { is_optional: true, ..self }
     }
 
+    /// It is run under some flags only.
     const fn only(self, is_run: fn(&Settings) -> bool) -> Self {
         Self { is_run, ..self }
     }
